@@ -89,32 +89,6 @@ WavBytes wav_of(const SoundView& sound, const fs::path& target) {
   return wav;
 }
 
-void check_sound_place(const fs::path& place) {
-  const models::AtomicFile probe(place);
-  if (fs::exists(place) && !holds_sound(place))
-    throw bad_input(place.string() + " would hold the sound of the video, but it exists and holds something else",
-                    "move that file, choose another --output, or give --no-audio");
-}
-
-void remove_sound(const fs::path& place) {
-  std::error_code ignored;
-  if (holds_sound(place)) fs::remove(place, ignored);
-}
-
-void SoundFile::place() {
-  file_.place();
-  std::error_code ignored;
-  const fs::path& replaced = file_.temporary();
-  if (!fs::exists(replaced, ignored) || holds_sound(replaced)) return;
-  file_.take_back();
-  throw run_failure(file_.target().string() + ", made while the video was in the making, holds something else",
-                    "move that file, choose another --output, or give --no-audio");
-}
-
-SoundFile::SoundFile(const fs::path& place, const SoundView& sound) : file_(place) {
-  const WavBytes wav = wav_of(sound, place);
-  file_.write(wav.data(), wav.size());
-  file_.complete();
-}
+const KindBeside kSoundBeside = {.content = "sound", .without = "--no-audio", .is_own = holds_sound};
 
 }  // namespace sparsereel::app

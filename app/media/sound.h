@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/files/atomic_file.h"
+#include "app/media/kind_beside.h"
 
 namespace sparsereel::app {
 
@@ -51,26 +51,7 @@ WrittenSound written_sound(const SoundView& sound, const std::string& encoder);
 /// naming `target` if the sound is too long for the format (4 GiB).
 std::vector<uint8_t> wav_of(const SoundView& sound, const std::filesystem::path& target);
 
-/// Checks that a sound may be written to this file. The user did not name the file, so the sound may replace only an
-/// older sound of this program. Throws Error.
-void check_sound_place(const std::filesystem::path& place);
-
-/// Removes an older sound of this program, and no other file.
-void remove_sound(const std::filesystem::path& place);
-
-/// A .wav file. The constructor writes it whole under a temporary name, and place() renames it.
-class SoundFile {
- public:
-  /// Throws like open_video().
-  SoundFile(const std::filesystem::path& place, const SoundView& sound);
-
-  /// Throws Error, and leaves the folder as it was, if another file took this name since check_sound_place().
-  void place();
-  /// Undoes place(): an older sound comes back.
-  void take_back() noexcept { file_.take_back(); }
-
- private:
-  models::AtomicFile file_;
-};
+/// The .wav files.
+extern const KindBeside kSoundBeside;
 
 }  // namespace sparsereel::app

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "app/media/kind_beside.h"
 #include "app/media/writers.h"
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
@@ -69,18 +70,28 @@ bool holds_recipe(const fs::path& place) {
   return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
 }
 
-/// The files for the recipe and the sound beside a video that cannot hold them.
-struct FilesBeside {
+constexpr KindBeside kRecipeBeside = {.content = "recipe", .without = "--no-metadata", .is_own = holds_recipe};
+
+/// The paths of the recipe and the sound beside a video that cannot hold them.
+struct PathsBeside {
   fs::path recipe, sound;
 };
+
+/// Writes a whole file under a temporary name, so that placing it needs no room on the disk.
+void write_whole(std::optional<models::AtomicFile>& file, const fs::path& path, const auto& bytes) {
+  file.emplace(path);
+  file->write(bytes.data(), bytes.size());
+  file->complete();
+}
 
 /// Writes a video, and its recipe and sound in files beside it. All of them appear, or none.
 class WriterWithFilesBeside final : public VideoWriter {
  public:
-  WriterWithFilesBeside(std::unique_ptr<VideoWriter> video, FilesBeside beside, const VideoOptions& options)
+  WriterWithFilesBeside(std::unique_ptr<VideoWriter> video, PathsBeside beside, const VideoOptions& options)
       : video_(std::move(video)), beside_(std::move(beside)), recipe_(options.recipe) {
     if (!options.sound.any()) return;
-    sound_.emplace(beside_.sound, options.sound);  // written now, so that a full disk stops the run early
+    // Written before the frames, so that a full disk stops the run early.
+    write_whole(sound_file_, beside_.sound, wav_of(options.sound, beside_.sound));
     written_sound_ = written_sound(options.sound, "pcm_s24le");
     written_sound_.file = beside_.sound;
   }
@@ -88,56 +99,31 @@ class WriterWithFilesBeside final : public VideoWriter {
   void add(std::span<const uint8_t> frame) override { video_->add(frame); }
   WrittenVideo complete() override {
     WrittenVideo written = video_->complete();
-    if (has_recipe_file()) {
-      recipe_file_.emplace(beside_.recipe);
-      recipe_file_->write(recipe_.data(), recipe_.size());
-      recipe_file_->complete();
-    }
+    if (!beside_.recipe.empty() && !recipe_.empty()) write_whole(recipe_file_, beside_.recipe, recipe_);
     written.sound = written_sound_;
     return written;
   }
   void place() override {
     try {
-      if (sound_) sound_->place();
-      if (recipe_file_) place_recipe();
+      if (sound_file_) kSoundBeside.place(*sound_file_);
+      if (recipe_file_) kRecipeBeside.place(*recipe_file_);
       video_->place();  // last, so that a video never lacks the files beside it, even if the program is killed
     } catch (...) {
-      if (sound_) sound_->take_back();
+      if (sound_file_) sound_file_->take_back();
       if (recipe_file_) recipe_file_->take_back();
       throw;
     }
-    if (!sound_) remove_sound(beside_.sound);
-    if (!has_recipe_file()) write_recipe(beside_.recipe, "");
+    if (!sound_file_) kSoundBeside.remove(beside_.sound);
+    if (!recipe_file_) kRecipeBeside.remove(beside_.recipe);
   }
 
  private:
-  /// Throws Error if another file took the name of the recipe since check_recipe_place().
-  void place_recipe() {
-    recipe_file_->place();
-    std::error_code ignored;
-    const fs::path& replaced = recipe_file_->temporary();
-    if (fs::exists(replaced, ignored) && !holds_recipe(replaced))
-      throw run_failure(beside_.recipe.string() + ", made while the video was in the making, holds something else",
-                        "move that file, choose another --output, or give --no-metadata");
-  }
-  bool has_recipe_file() const { return !beside_.recipe.empty() && !recipe_.empty(); }
-
   std::unique_ptr<VideoWriter> video_;
-  FilesBeside beside_;
+  PathsBeside beside_;
   std::string recipe_;
-  std::optional<SoundFile> sound_;
-  std::optional<models::AtomicFile> recipe_file_;
+  std::optional<models::AtomicFile> sound_file_, recipe_file_;
   WrittenSound written_sound_;
 };
-
-/// Checks that a recipe may be written to this file. The user did not name the file, so the recipe may replace only an
-/// older video's recipe.
-void check_recipe_place(const fs::path& place) {
-  check_writable(place);
-  if (fs::exists(place) && !holds_recipe(place))
-    throw bad_input(place.string() + " would hold the recipe of the video, but it exists and holds something else",
-                    "move that file, choose another --output, or give --no-metadata");
-}
 
 /// Returns true for a folder of PNGs, even if it does not exist yet.
 bool is_folder(const fs::path& video) {
@@ -186,14 +172,10 @@ fs::path sound_beside(const fs::path& video) {
 
 void write_recipe(const fs::path& place, const std::string& recipe) {
   if (place.empty()) return;
-  if (recipe.empty()) {
-    std::error_code ignored;
-    if (holds_recipe(place)) fs::remove(place, ignored);
-    return;
-  }
-  models::AtomicFile file(place);
-  file.write(recipe.data(), recipe.size());
-  file.commit();
+  if (recipe.empty()) return kRecipeBeside.remove(place);
+  std::optional<models::AtomicFile> file;
+  write_whole(file, place, recipe);
+  kRecipeBeside.place(*file);
 }
 
 bool is_video(const fs::path& path) {
@@ -237,7 +219,7 @@ void check_output(const fs::path& path, const VideoOptions& options) {
     check_png_folder(path);
   else
     check_writable(path);
-  if (!beside.empty() && !options.recipe.empty()) check_recipe_place(beside);
+  if (!beside.empty() && !options.recipe.empty()) kRecipeBeside.check(beside);
 }
 
 void check_encoding(const fs::path& path, int64_t width, int64_t height, const VideoOptions& options,
@@ -248,7 +230,7 @@ void check_encoding(const fs::path& path, int64_t width, int64_t height, const V
   if (is_encoded)
     choose_sound_encoder(path, sound);
   else
-    check_sound_place(sound_beside(path));
+    kSoundBeside.check(sound_beside(path));
 }
 
 bool takes_floats(const fs::path& path) {
@@ -263,7 +245,7 @@ std::unique_ptr<VideoWriter> open_video(const fs::path& path, const models::Vide
   check_timing(options, kind);
   if (kind == OutputKind::encoded) return open_encoded(path, shape, options);
   // Compute the paths before open_png_folder(), because they depend on whether a folder of that name exists.
-  FilesBeside files = {recipe_beside(path), sound_beside(path)};
+  PathsBeside files = {recipe_beside(path), sound_beside(path)};
   auto video = kind == OutputKind::y4m           ? open_y4m(path, shape, options)
                : kind == OutputKind::gif         ? open_gif(path, shape, options)
                : kind == OutputKind::safetensors ? std::make_unique<FloatWriter>(path, shape)

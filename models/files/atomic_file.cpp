@@ -18,6 +18,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Renames a file with flags of renameat2().
+bool renamed(const fs::path& from, const fs::path& to, unsigned flags) {
+  return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
+}
+
+bool is_there(const fs::path& path) {
+  struct stat file = {};
+  return ::lstat(path.c_str(), &file) == 0;
+}
+
+bool is_own_file(const fs::path& path, const IsOwn& is_own) {
+  struct stat file = {};
+  return ::lstat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && is_own(path);
+}
+
 }  // namespace
 
 void check_target(const fs::path& asked) {
@@ -58,6 +73,20 @@ int flush_to_disk(const fs::path& path) {
   const int error = flush_to_disk(descriptor);
   ::close(descriptor);
   return error;
+}
+
+void remove_if(const fs::path& path, const IsOwn& is_own) {
+  if (!is_own_file(path, is_own)) return;
+  std::optional<Temporary> aside;
+  try {
+    aside.emplace(path, Temporary::Kind::file);
+  } catch (const Error&) {  // the folder is not writable, so the file cannot be removed either
+    return;
+  }
+  // Take the file's name away before asking again, because another process may replace the file at any time.
+  if (!renamed(path, aside->path(), 0) || is_own_file(aside->path(), is_own)) return;
+  renamed(aside->path(), path, RENAME_NOREPLACE);
+  aside->keep();
 }
 
 AtomicFile::AtomicFile(const fs::path& target) {
@@ -116,41 +145,42 @@ void AtomicFile::commit(bool flushes_folder) {
   if (flushes_folder) flush_to_disk(target_.parent_path());
 }
 
-void AtomicFile::place() {
+bool AtomicFile::place(const IsOwn& is_own) {
   complete();
-  const auto renamed = [this](unsigned how) {
-    return ::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), how) == 0;
-  };
-  bool is_exchanged = renamed(RENAME_EXCHANGE), is_new = false;
-  // ENOENT: no file has the target's name. Another process may create one before the next call.
-  if (!is_exchanged && errno == ENOENT) {
-    is_new = renamed(RENAME_NOREPLACE);
-    if (is_new)
-      temporary_->keep();
-    else if (errno == EEXIST)
-      is_exchanged = renamed(RENAME_EXCHANGE);
-  }
-  if (!is_exchanged) {
-    if (!is_new) rename();  // the file system cannot exchange files
-    placed_ = Placed::new_file;
-  } else {
-    placed_ = Placed::exchanged;
-    struct stat replaced = {};
-    if (::lstat(temporary().c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) {
-      // The target became a folder meanwhile, and the exchange gave it the temporary's name. Exchange them again, or
-      // the destructor would remove the folder.
-      take_back();
-      throw_write_failure(target_, EISDIR);
-    }
+  struct stat file = {};
+  if (::lstat(temporary().c_str(), &file) == 0) new_file_ = {.device = file.st_dev, .number = file.st_ino};
+  bool is_new = false, is_exchanged = false, is_gone = false;
+  do {
+    is_new = renamed(temporary(), target_, RENAME_NOREPLACE);
+    if (is_new) break;
+    const bool is_taken = errno == EEXIST;
+    // Ask before the exchange, too: a file that gets the temporary's name is removed if this process is killed.
+    if (is_there(target_) && !is_own_file(target_, is_own)) return false;
+    is_exchanged = renamed(temporary(), target_, RENAME_EXCHANGE);
+    is_gone = is_taken && !is_exchanged && errno == ENOENT;  // another process removed the file that had the name
+  } while (is_gone);
+  placed_ = is_exchanged ? Placed::exchanged : Placed::new_file;
+  if (is_new) temporary_->keep();
+  if (!is_new && !is_exchanged) rename();  // the file system cannot exchange files
+  if (is_exchanged && !is_own_file(temporary(), is_own)) {
+    take_back();
+    return false;
   }
   flush_to_disk(target_.parent_path());
+  return true;
+}
+
+/// Returns true for the file to which place() gave the target's name.
+bool AtomicFile::is_placed(const fs::path& path) const {
+  struct stat file = {};
+  return ::lstat(path.c_str(), &file) == 0 && file.st_dev == new_file_.device && file.st_ino == new_file_.number;
 }
 
 void AtomicFile::take_back() noexcept {
   const Placed placed = std::exchange(placed_, Placed::no);
-  if (placed == Placed::new_file) ::unlink(target_.c_str());
-  if (placed == Placed::exchanged)
-    ::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE);
+  if (placed == Placed::new_file) remove_if(target_, [this](const fs::path& path) { return is_placed(path); });
+  if (placed != Placed::exchanged || !renamed(temporary(), target_, RENAME_EXCHANGE)) return;
+  if (!is_placed(temporary())) renamed(temporary(), target_, RENAME_EXCHANGE);
 }
 
 }  // namespace sparsereel::models

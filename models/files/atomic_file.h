@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -25,6 +26,13 @@ int write_all(int descriptor, const void* data, size_t bytes);
 /// file system cannot flush.
 int flush_to_disk(int descriptor);
 int flush_to_disk(const std::filesystem::path& path);
+
+/// Returns true for a file that may be replaced or removed.
+using IsOwn = std::function<bool(const std::filesystem::path&)>;
+
+/// Removes an ordinary file if `is_own` returns true for it. Ignores errors. If another process replaces the file
+/// meanwhile, the new file stays.
+void remove_if(const std::filesystem::path& path, const IsOwn& is_own);
 
 /// A file in the making. The caller fills its temporary file with write(), or opens the path temporary() and writes
 /// there. commit() renames the temporary to the target. If the object is destroyed before commit(), for example by an
@@ -55,15 +63,20 @@ class AtomicFile {
   /// With `flushes_folder`, the new name is on the disk too; without, a power failure may bring the old file back.
   void commit(bool flushes_folder = true);
 
-  /// Does what commit() does, but keeps the replaced file for take_back() until this object is destroyed. This needs a
-  /// file system that can exchange two names; on others the replaced file is lost at once.
-  void place();
-  /// Undoes place(): puts the replaced file back, or removes the new one. Does nothing if place() was not called.
+  /// Does what commit() does, but replaces only an ordinary file for which `is_own` returns true. If the target's name
+  /// belongs to another file, returns false and leaves that file in its place. Keeps the replaced file for take_back()
+  /// until this object is destroyed. Another process may take the target's name at any time, so this asks `is_own`
+  /// again after the exchange. On a file system that cannot exchange two names, it cannot ask again, and the replaced
+  /// file is lost at once.
+  [[nodiscard]] bool place(const IsOwn& is_own);
+  /// Undoes place(): puts the replaced file back, or removes the new one. If another file has replaced the new one
+  /// since, that file stays. Does nothing if place() was not called.
   void take_back() noexcept;
 
  private:
   void take_permissions();
   void rename();
+  bool is_placed(const std::filesystem::path& path) const;
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
@@ -71,6 +84,10 @@ class AtomicFile {
   std::optional<mode_t> mode_;
   int descriptor_ = -1;
   enum class Placed { no, new_file, exchanged } placed_ = Placed::no;
+  struct {
+    dev_t device;
+    ino_t number;
+  } new_file_ = {};                    // identifies the file that place() gave the target's name
   size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk
 };
 

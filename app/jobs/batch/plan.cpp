@@ -266,7 +266,7 @@ void check_row_name(VideoTask& row) {
   attempt(row, [&] {
     check_video(row.options.run);
     if (const fs::path sound = sound_beside(row.options.run.output); row.sound.any() && !sound.empty())
-      check_sound_place(sound);
+      kSoundBeside.check(sound);
   });
 }
 

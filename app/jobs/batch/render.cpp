@@ -152,12 +152,12 @@ void Renderer::move(const MovedVideo& moved) {
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
   const fs::path sound = made.contains("sound") ? sound_beside(from) : fs::path();
   std::error_code error;
-  remove_sound(sound_beside(to));  // the sound of an older video with this name
+  kSoundBeside.remove(sound_beside(to));  // the sound of an older video with this name
   if (!sound.empty()) fs::copy_file(sound, sound_beside(to), error);
   if (error) models::throw_write_failure(sound_beside(to), error.value());
   fs::rename(from, to, error);
   if (error) models::throw_write_failure(to, error.value());
-  remove_sound(sound);
+  kSoundBeside.remove(sound);
   write_recipe(recipe_beside(from), "");
   ++tally_.skipped;
   ++tally_.moved;

@@ -132,17 +132,24 @@ TEST_F(Sound, DisappearsIfTheVideoCannotBePlaced) {
   for (const bool is_older : {false, true}) {
     const std::filesystem::path path = folder / "frames", sound = sound_beside(path), recipe = recipe_beside(path);
     if (is_older) {
-      test::write_text(sound, "old sound");
-      test::write_text(recipe, "old recipe");
+      samples.assign(samples.size(), 0.25F);
+      write_video(path, clip.view, options());
+      std::filesystem::remove_all(path);
     }
-    const auto writer = open_video(path, clip.view.shape(), options());
+    const auto content = [](const auto& file) { return std::filesystem::exists(file) ? read_bytes(file) : ""; };
+    const std::string old_sound = content(sound), old_recipe = content(recipe);
+    EXPECT_EQ(old_recipe.empty(), !is_older);
+    samples.assign(samples.size(), -0.5F);
+    VideoOptions newer = options();
+    newer.recipe = R"({"version":"2","fps":8})";
+    const auto writer = open_video(path, clip.view.shape(), newer);
     for (int64_t i = 0; i < clip.view.frames; ++i) writer->add(rgb8(clip.view.values(i)));
     writer->complete();
     std::filesystem::create_directory(path);
     test::write_text(path / "theirs", "theirs");  // a folder with a file is not replaced
     EXPECT_ANY_THROW(writer->place());
-    EXPECT_EQ(std::filesystem::exists(sound) ? read_bytes(sound) : "", is_older ? "old sound" : "");
-    EXPECT_EQ(std::filesystem::exists(recipe) ? read_bytes(recipe) : "", is_older ? "old recipe" : "");
+    EXPECT_EQ(content(sound), old_sound);
+    EXPECT_EQ(content(recipe), old_recipe);
     std::filesystem::remove_all(path);
   }
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
 #include "tests/support/temporary_folder.h"
@@ -56,6 +57,10 @@ TEST(AtomicFile, CreatesOnlyTheTargetOnCommit) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.mp4"});
 }
 
+bool is_any(const std::filesystem::path& /*file*/) {
+  return true;
+}
+
 TEST(AtomicFile, TakesBackWhatItPlaced) {
   const TemporaryFolder folder;
   const auto place = [&](const char* name, bool takes_back) {
@@ -63,7 +68,7 @@ TEST(AtomicFile, TakesBackWhatItPlaced) {
     file.write("new", 3);
     file.complete();
     EXPECT_NE(read_text(folder / "old"), "new");
-    file.place();
+    EXPECT_TRUE(file.place(is_any));
     EXPECT_EQ(read_text(folder / name), "new");
     if (takes_back) file.take_back();
   };
@@ -76,6 +81,106 @@ TEST(AtomicFile, TakesBackWhatItPlaced) {
   place("old", false);
   EXPECT_EQ(read_text(folder / "old"), "new");
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"old", "other"}));
+}
+
+/// A folder in which this program writes the file "own" while another program writes a file of the same name.
+class SharedName : public Test {
+ protected:
+  static bool is_own(const std::filesystem::path& path) { return read_text(path) == "own"; }
+  /// Gives the name to a file of the other program, as a program does that renames its finished file.
+  void take_name() const {
+    write_text(folder_ / "theirs", "theirs");
+    std::filesystem::rename(folder_ / "theirs", file_);
+  }
+  /// Returns is_own(), but calls `meanwhile` after the first look.
+  IsOwn during_the_first_look(std::function<void()> meanwhile) {
+    return [this, meanwhile = std::move(meanwhile)](const std::filesystem::path& path) {
+      const bool result = is_own(path);
+      if (looks_++ == 0) meanwhile();
+      return result;
+    };
+  }
+  void expect_only(const std::string& text) const {
+    EXPECT_EQ(names_in(folder_.path()), std::vector<std::string>{"file"});
+    EXPECT_EQ(read_text(file_), text);
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path file_ = folder_ / "file";
+  int looks_ = 0;
+};
+
+TEST_F(SharedName, IsGivenToANewFileIfItBelongedToAnOwnFile) {
+  for (const char* before : {"", "own", "theirs"}) {
+    if (*before != '\0') write_text(file_, before);
+    const bool may = before != std::string("theirs");
+    {
+      AtomicFile file(file_);
+      file.write("own", 3);
+      EXPECT_EQ(file.place(is_own), may) << before;
+    }
+    expect_only(may ? "own" : "theirs");
+  }
+}
+
+TEST_F(SharedName, StaysWithAFileThatTakesItDuringTheLook) {
+  write_text(file_, "own");
+  {
+    AtomicFile file(file_);
+    file.write("new", 3);
+    EXPECT_FALSE(file.place(during_the_first_look([this] { take_name(); })));
+    file.take_back();
+  }
+  EXPECT_EQ(looks_, 2);
+  expect_only("theirs");
+}
+
+TEST_F(SharedName, MayGetFreeDuringTheLook) {
+  write_text(file_, "own");
+  {
+    AtomicFile file(file_);
+    file.write("new", 3);
+    EXPECT_TRUE(file.place(during_the_first_look([this] { std::filesystem::remove(file_); })));
+  }
+  expect_only("new");
+}
+
+TEST_F(SharedName, StaysWithAFileThatReplacesThePlacedOne) {
+  for (const bool is_older : {false, true}) {
+    std::filesystem::remove(file_);
+    if (is_older) write_text(file_, "own");
+    {
+      AtomicFile file(file_);
+      file.write("new", 3);
+      EXPECT_TRUE(file.place(is_own));
+      take_name();
+      file.take_back();
+    }
+    expect_only("theirs");
+  }
+}
+
+TEST_F(SharedName, OfAFolderIsNotTaken) {
+  AtomicFile file(file_);
+  std::filesystem::create_directory(file_);
+  EXPECT_FALSE(file.place(is_any));
+  EXPECT_TRUE(std::filesystem::is_directory(file_));
+}
+
+TEST_F(SharedName, IsRemovedWithAnOwnFileOnly) {
+  remove_if("", is_any);
+  remove_if(file_, is_any);
+  remove_if(folder_.path(), is_any);
+  write_text(file_, "theirs");
+  remove_if(file_, is_own);
+  expect_only("theirs");
+  write_text(file_, "own");
+  remove_if(file_, during_the_first_look([this] { take_name(); }));
+  EXPECT_EQ(looks_, 2);
+  expect_only("theirs");
+  write_text(file_, "own");
+  remove_if(file_, is_own);
+  EXPECT_TRUE(names_in(folder_.path()).empty());
 }
 
 TEST(AtomicFile, RefusesATooLongNameAtOnce) {
