@@ -36,6 +36,11 @@ PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& fi
                     kMostLeast = int64_t{1} << 26;  // limits how far a small picture is enlarged
   constexpr double kLeastDeviation = 1e-6;
   const ConfigFields fields(json, file);
+  // The image processors of all models of Qwen-VL cut pictures alike. Their classes differ in suffixes such as "Fast".
+  if (const auto type = json.find("image_processor_type"); type != json.end() && !type->is_null()) {
+    if (!type->is_string() || !type->get_ref<const std::string&>().starts_with("Qwen"))
+      fields.unsupported("image_processor_type", type->dump(), "Qwen2VLImageProcessor");
+  }
   for (const char* step : {"do_resize", "do_rescale", "do_normalize"})
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
   fields.integer("resample", kBicubicFilter, kBicubicFilter, kBicubicFilter);

@@ -352,7 +352,7 @@ std::string check_model_index(const json& index, const std::string& file) {
     if (entry == index.end()) throw fail("names no component " + in_quotes(role));
     if (!is_entry(*entry) || !entry->at(1).is_string()) throw fail(role + " is not a pair [library, class]");
     const auto& class_name = entry->at(1).get_ref<const std::string&>();
-    if (std::ranges::count(part.classes, class_name) > 0) continue;
+    if (part.any_class || std::ranges::count(part.classes, class_name) > 0) continue;
     throw bad_file(file, role + ": " + in_quotes(class_name) + " is not supported",
                    "use a checkpoint whose " + role + " is " + list_of(part.classes));
   }

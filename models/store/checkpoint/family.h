@@ -40,6 +40,7 @@ struct Part {
   std::string role;                  // the name of its folder: "transformer"
   std::vector<std::string> classes;  // supported classes; a model with random weights uses the first
   bool optional = false;             // model_index.json may omit it or name [null, null]
+  bool any_class = false;            // model_index.json may name other classes too, because only the config counts
   StoredNames names{};               // names of its tensors in files that do not use diffusers' names
   /// Return the part's sizes, from its config.json or from its tensors under diffusers' names. Empty if the tensors
   /// belong to another component. The pointers are null if the part's sizes are not checked.

@@ -95,7 +95,7 @@ Part qwen3_tokenizer_part(const std::string& repository) {
 }
 
 Part qwen3_processor_part() {
-  return {.role = kProcessor, .classes = {"Qwen3VLProcessor"}, .optional = true};
+  return {.role = kProcessor, .classes = {"Qwen3VLProcessor"}, .optional = true, .any_class = true};
 }
 
 }  // namespace sparsereel::models

@@ -26,6 +26,8 @@ Part qwen3_vl_part(const std::string& published);
 Part qwen3_tokenizer_part(const std::string& repository);
 
 /// Returns the part that says how Qwen3-VL cuts images into patches. It is optional, because its values have defaults.
+/// Its class joins the image processor with a tokenizer. It may be any class, because the config names the image
+/// processor (parse_patch_config()).
 Part qwen3_processor_part();
 
 }  // namespace sparsereel::models

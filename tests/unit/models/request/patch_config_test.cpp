@@ -31,11 +31,21 @@ TEST(PatchConfig, TakesTheNamesOfOlderFiles) {
   EXPECT_EQ(config.most_pixels, 99999);
 }
 
+TEST(PatchConfig, IsThatOfEveryImageProcessorOfQwen) {
+  for (const char* type : {"Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen3VLImageProcessor"})
+    EXPECT_EQ(parse_patch_config({{"image_processor_type", type}, {"min_pixels", 3136}}, "a.json").least_pixels, 3136);
+  EXPECT_TRUE(throws_error(
+      [] {
+        parse_patch_config({{"image_processor_type", "SiglipImageProcessor"}}, "a.json");
+      },
+      {"a.json", "image_processor_type \"SiglipImageProcessor\""}));
+}
+
 TEST(PatchConfig, RefusesWhatIsNotDone) {
-  for (const json& wrong :
-       {json{{"do_resize", false}}, json{{"resample", 2}}, json{{"patch_size", 0}}, json{{"image_mean", {1}}},
-        json{{"size", {{"shortest_edge", 10}, {"longest_edge", 5}}}}, json{{"image_std", {0, 1, 1}}},
-        json{{"size", 224}}, json{{"max_pixels", 100}}, json{{"min_pixels", int64_t{1} << 31}}})
+  for (const json& wrong : {json{{"do_resize", false}}, json{{"resample", 2}}, json{{"patch_size", 0}},
+                            json{{"image_mean", {1}}}, json{{"size", {{"shortest_edge", 10}, {"longest_edge", 5}}}},
+                            json{{"image_std", {0, 1, 1}}}, json{{"size", 224}}, json{{"image_processor_type", 2}},
+                            json{{"max_pixels", 100}}, json{{"min_pixels", int64_t{1} << 31}}})
     EXPECT_TRUE(throws_error([&] { parse_patch_config(wrong, "dir/p.json"); }, {"dir/p.json"})) << wrong;
 }
 

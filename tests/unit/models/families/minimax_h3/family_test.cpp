@@ -92,6 +92,8 @@ TEST_F(MiniMaxH3Family, ReadsHowImagesBecomePatches) {
   write_text(own, R"({"size": {"shortest_edge": 2048, "longest_edge": 4096}, "image_std": [0.1, 0.2, 0.3]})");
   EXPECT_EQ(least(), 2048);
   EXPECT_EQ(spec().image.text_patches->image_std[2], 0.3);
+  set("model_index.json", "processor", {"transformers", "AutoProcessor"});
+  EXPECT_EQ(least(), 2048) << "the config counts, not the class that joins it with a tokenizer";
   write_text(own, R"({"patch_size": "big"})");
   EXPECT_TRUE(fails({"processor/preprocessor_config.json", "patch_size"}));
 }
