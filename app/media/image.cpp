@@ -147,6 +147,11 @@ void check_image_size(const fs::path& path, int64_t height, int64_t width) {
                    "scale it down first: no video shows as much");
 }
 
+Error out_of_time(const fs::path& path, std::chrono::seconds limit) {
+  return bad_file(path, "FFmpeg did not reach its last frame within " + std::to_string(limit.count()) + " s",
+                  "save that frame as a PNG, and give the PNG instead");
+}
+
 Image turned(const Image& image, int orientation) {
   if (orientation == 1) return image;
   // Orientations 5 to 8 swap rows and columns. The visible picture's first pixel is stored at the right in 2, 3, 7 and

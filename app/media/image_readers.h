@@ -8,6 +8,7 @@
 
 #include "app/media/image.h"
 #include "app/media/image_header.h"
+#include "hilbert/error.h"
 
 namespace sparsereel::app {
 
@@ -37,6 +38,9 @@ Image decode_last_frame(const std::filesystem::path& path, std::optional<int> or
 
 /// Throws Error if the picture has no pixels, or more than kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);
+
+/// Returns the error for a file in which FFmpeg did not find the last picture within `limit`.
+Error out_of_time(const std::filesystem::path& path, std::chrono::seconds limit);
 
 /// Returns the image turned upright. `orientation` is as in ImageHeader.
 Image turned(const Image& image, int orientation);

@@ -61,9 +61,7 @@ class Deadline {
     return {.callback = is_over, .opaque = this};
   }
   void require_time(const fs::path& path) const {
-    if (is_over())
-      throw bad_file(path, "FFmpeg did not reach its last frame within " + std::to_string(limit_.count()) + " s",
-                     "save that frame as a PNG, and give the PNG instead");
+    if (is_over()) throw out_of_time(path, limit_);
   }
 
  private:

@@ -102,9 +102,7 @@ std::optional<Image> read_last(const fs::path& path, const Words& reading, std::
   LastPicture pictures(path);
   while (ffmpeg.read(pictures.bytes())) pictures.take();
   why = ffmpeg.finish();
-  if (ffmpeg.is_out_of_time())
-    throw bad_file(path, "ffmpeg did not reach its last frame within " + std::to_string(limit.count()) + " s",
-                   "save that frame as a PNG, and give the PNG instead");
+  if (ffmpeg.is_out_of_time()) throw out_of_time(path, limit);
   if (!why.empty()) return {};
   why = "no picture came out";
   return std::move(pictures.image());

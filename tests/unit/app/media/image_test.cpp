@@ -233,7 +233,8 @@ TEST(Image, LimitsTheSearchForTheLastFrame) {
   write_video(folder / "clip.mp4", {.data = pixels.data(), .frames = 1, .height = 32, .width = 32}, {});
   const auto look = [&](std::chrono::seconds limit) { decode_last_frame(folder / "clip.mp4", std::nullopt, limit); };
   EXPECT_NO_THROW(look(kMostSearch));
-  EXPECT_TRUE(test::throws_error([&] { look(std::chrono::seconds(0)); }, {"clip.mp4", "within 0 s"}));
+  EXPECT_TRUE(test::throws_error([&] { look(std::chrono::seconds(0)); },
+                                 {"clip.mp4", "FFmpeg did not reach its last frame within 0 s"}));
 }
 
 TEST(Image, SaysWhatIsNeededForFilesWithoutAPicture) {
