@@ -44,17 +44,23 @@ int64_t parse_steps(const std::string& number, const std::string& text) {
 }  // namespace
 
 std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
+  if (step == 0) return false;  // no earlier step can be reused
   if (kind != CacheKind::steps) {
     const bool computed = step < first.of(run_steps) || step >= run_steps - last.of(run_steps);
     return computed ? std::optional(false) : std::nullopt;
   }
-  if (steps >= run_steps || step == 0) return false;
+  if (steps >= run_steps) return false;
   const int64_t gaps = steps - 1, end = run_steps - 1;
   if (gaps == 0) return true;
   // The computed steps are round(k * end / gaps) for k = 0..gaps. This step can only be the one with k = round(step *
   // gaps / end).
   const int64_t k = (2 * step * gaps + end) / (2 * end);
   return (2 * k * end + gaps) / (2 * gaps) != step;
+}
+
+int64_t CacheRule::certain_steps(int64_t run_steps) const {
+  if (kind == CacheKind::steps) return std::min(steps, run_steps);
+  return std::min(run_steps, std::max<int64_t>(first.of(run_steps), 1) + last.of(run_steps));
 }
 
 std::string name(const CacheRule& rule) {

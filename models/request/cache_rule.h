@@ -41,6 +41,8 @@ struct CacheRule {
   /// Returns true if step `step` of `run_steps` is reused, false if it is computed. Returns nothing if the change of
   /// the step's first block decides.
   std::optional<bool> reuses(int64_t step, int64_t run_steps) const;
+  /// Returns for how many steps of a run reuses() returns false.
+  int64_t certain_steps(int64_t run_steps) const;
   bool operator==(const CacheRule&) const = default;
 };
 /// Formats a rule: "first-block:0.1", "forecast:0.1", "steps:20", "forecast:0.1:20%" if the first fifth is computed, or

@@ -40,14 +40,9 @@ struct Density {
   double early, late;
 };
 
-/// Returns how many steps of a run the cache computes whatever the transformer does: its first and its last ones.
-double certain_steps(const models::CacheRule& rule, int64_t steps) {
-  return static_cast<double>(std::min(steps, rule.first.of(steps) + rule.last.of(steps)));
-}
-
 double distance(const models::CacheRule& one, const models::CacheRule& other, int64_t steps) {
   const auto share = [&](const models::CacheRule& rule) {
-    return certain_steps(rule, steps) / static_cast<double>(steps);
+    return static_cast<double>(rule.certain_steps(steps)) / static_cast<double>(steps);
   };
   return std::abs(std::log(one.threshold / other.threshold)) + 3 * std::abs(share(one) - share(other));
 }
@@ -143,22 +138,21 @@ bool SettingSearch::holds(const Standing& standing) const {
 double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   const auto steps = static_cast<double>(steps_);
   const models::CacheRule& cache = candidate.cache;
-  if (!cache.on() || cache.kind == models::CacheKind::steps)
-    return share * (cache.on() ? std::min(steps, static_cast<double>(cache.steps)) : steps);
-  const auto forced = static_cast<double>(cache.first.of(steps_)) / steps;
+  if (!cache.on()) return share * steps;
   const Density density(cache.threshold, steps);
   double sum = 0;
   for (int64_t step = 0; step < steps_; ++step) {
     const double at = (static_cast<double>(step) + 0.5) / steps;
-    const bool certain = at < forced || step == 0 || step >= steps_ - cache.last.of(steps_);
-    if (at < share) sum += certain ? 1 : density.at(at);
+    if (at >= share) break;
+    const std::optional<bool> reused = cache.reuses(step, steps_);
+    sum += !reused ? density.at(at) : *reused ? 0 : 1;
   }
   return sum;
 }
 
 /// Returns a factor that corrects steps_by(): the measured number of computed steps, divided by the estimate of
-/// steps_by(), for the measured candidate with the closest cache rule. The first and last steps, which that rule always
-/// computes, do not count.
+/// steps_by(), for the measured candidate with the closest cache rule. The steps that the rule always computes do not
+/// count.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
@@ -171,7 +165,7 @@ double SettingSearch::correction(const Candidate& candidate) const {
       nearest = &each;
   }
   if (nearest == nullptr) return 1;
-  const double forced = certain_steps(nearest->candidate.cache, steps_);
+  const auto forced = static_cast<double>(nearest->candidate.cache.certain_steps(steps_));
   const double expected = steps_by(nearest->candidate, 1) - forced;
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
@@ -202,7 +196,7 @@ void SettingSearch::update_times(Standing& standing) const {
   double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
   if (standing.videos.empty()) {
     const double factor = correction(candidate);
-    const double forced = candidate.cache.on() ? certain_steps(candidate.cache, steps_) : steps;
+    const auto forced = static_cast<double>(candidate.cache.on() ? candidate.cache.certain_steps(steps_) : steps_);
     const auto corrected = [&](double all, double most) {
       const double certain = std::min({forced, most, all});
       return std::min(most, certain + (all - certain) * factor);

@@ -111,6 +111,20 @@ TEST(CacheRule, SpreadsComputedStepsEvenly) {
   EXPECT_FALSE(parse_cache_rule("forecast:0.1").reuses(3, 50).has_value());
 }
 
+TEST(CacheRule, ComputesTheFirstStepOfEveryRunAndCountsTheCertainSteps) {
+  for (const char* text : {"0.1", "forecast:0.1", "forecast:0.1:20%", "forecast:0.1:0:1", "forecast:0.1:3:4%",
+                           "forecast:0.1:90%:90%", "steps:1", "steps:2", "steps:20"}) {
+    const CacheRule rule = parse_cache_rule(text);
+    for (const int64_t run_steps : {1, 2, 3, 25, 50}) {
+      EXPECT_EQ(rule.reuses(0, run_steps), std::optional(false)) << text << " " << run_steps;
+      int64_t certain = 0;
+      for (int64_t step = 0; step < run_steps; ++step)
+        certain += rule.reuses(step, run_steps) == std::optional(false) ? 1 : 0;
+      EXPECT_EQ(rule.certain_steps(run_steps), certain) << text << " " << run_steps;
+    }
+  }
+}
+
 TEST(CacheRule, ComputesTheGivenFirstSteps) {
   const CacheRule rule = parse_cache_rule("forecast:0.13:20%");
   EXPECT_EQ(name(rule), "forecast:0.13:20%");

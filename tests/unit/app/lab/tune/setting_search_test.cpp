@@ -228,6 +228,21 @@ TEST(SettingSearch, TriesPreferredCandidatesFirstAndSkipsVideosOfAnEarlierRun) {
   EXPECT_FALSE(search.wanted()->candidate == first->candidate && search.wanted()->prompt == 0);
 }
 
+TEST(SettingSearch, CountsTheStepsThatARuleFixes) {
+  SettingSearch search({.min_psnr = 40}, kPrompts, kSteps, kFullSeconds);
+  std::vector<Candidate> candidates;
+  for (const char* rule : {"steps:2", "forecast:0.1:98%:1", "forecast:0.1"})
+    candidates.push_back({.topk = 0.5, .dense = {.percent = 20}, .cache = models::parse_cache_rule(rule)});
+  search.add(candidates, Truth::cost_of);
+  const std::vector<Standing>& all = search.standings();
+  EXPECT_EQ(all[0].computed_steps, 2);
+  const StepCost cost = *Truth::cost_of(candidates[0]);
+  EXPECT_DOUBLE_EQ(all[0].seconds, (cost.every_block + cost.own + 48 * cost.reused) / 1000) << "one of them is dense";
+  EXPECT_EQ(all[1].computed_steps, kSteps);
+  EXPECT_GT(all[2].computed_steps, 1);
+  EXPECT_LT(all[2].computed_steps, kSteps);
+}
+
 TEST(SettingSearch, LeavesOutCandidatesWithoutATime) {
   SettingSearch search({.min_psnr = 40}, kPrompts, kSteps, kFullSeconds);
   search.add(candidates_of(axes(), kSteps), [](const Candidate& candidate) {
