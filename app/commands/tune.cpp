@@ -18,6 +18,7 @@
 #include "app/lab/tune/session.h"
 #include "app/lab/tune/state.h"
 #include "app/options/option_group.h"
+#include "app/options/tiny_model.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/files/sha256.h"
@@ -274,11 +275,14 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
              "FILE");
 }
 
-/// Returns the plan of a video without a profile, with the images of the request.
+/// Returns the plan of a video without a profile, with the images of the request. Adds the warnings about it.
 models::Plan resolve_untuned(const Settings& settings, TunePlan& plan, const models::Pipeline& pipeline) {
   settle_images(settings, pipeline.spec(), plan.request, *plan.pictures);
   models::Plan untuned = pipeline.resolve(plan.request, /*decode=*/plan.videos > 0);
   check_image_shapes(untuned, pipeline.spec(), *plan.pictures);
+  add_model_warnings(plan.warnings, settings, plan.run.model, plan.request, untuned, pipeline);
+  if (std::string unknown = unknown_words_warning(plan.run.model, plan.prompts); !unknown.empty())
+    plan.warnings.push_back(std::move(unknown));
   return untuned;
 }
 
@@ -297,7 +301,6 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // computed and stored now, before the model's files can change
   const models::Plan untuned = resolve_untuned(settings, plan, *pipeline);
-  add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report_run(pipeline->device(), report);
 
   const c10::InferenceMode guard;

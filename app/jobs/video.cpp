@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <map>
 
 #include "app/counted.h"
@@ -61,6 +62,27 @@ SoundFormat sound_format(const models::ModelSpec& spec, bool no_audio) {
   return {.channels = spec.sound.channels, .sampling_rate = spec.sound.sampling_rate};
 }
 
+namespace {
+
+VideoShape shape_of(const models::Plan& plan) {
+  return {.width = plan.width, .height = plan.height, .frames = plan.num_frames};
+}
+
+/// Adds warnings about shapes and prompts on which the model was not trained.
+void add_warnings_of_training(const fs::path& model, const std::vector<VideoShape>& shapes,
+                              const std::vector<std::string>& prompts, std::vector<std::string>& texts) {
+  for (std::string& warning : std::array{unusual_shape_warning(model, shapes), unknown_words_warning(model, prompts)})
+    if (!warning.empty()) texts.push_back(std::move(warning));
+}
+
+}  // namespace
+
+std::vector<std::string> early_warnings(const VideoTask& video) {
+  std::vector<std::string> texts = video.told;
+  add_warnings_of_training(video.options.run.model, {shape_of(video.plan)}, {video.plan.prompt}, texts);
+  return texts;
+}
+
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
   std::vector<std::string> texts;  // each text once, in the order of the first video that has it
   std::map<std::string, std::vector<const VideoTask*>> videos_of;
@@ -69,7 +91,7 @@ std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
   for (const VideoTask* video : videos) {
     const fs::path& model = video->options.run.model;
     prompts[model].push_back(video->plan.prompt);
-    shapes[model].push_back({video->plan.width, video->plan.height, video->plan.num_frames});
+    shapes[model].push_back(shape_of(video->plan));
     for (const std::string& text : video->told) {
       std::vector<const VideoTask*>& same = videos_of[text];
       if (same.empty()) texts.push_back(text);
@@ -84,10 +106,7 @@ std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
   }
   if (std::string missing = models::missing_configs_warning(models::data_folder() / "configs"); !missing.empty())
     texts.push_back(std::move(missing));
-  for (const auto& [model, of_model] : prompts)
-    for (const std::string& warning :
-         {unusual_shape_warning(model, shapes.at(model)), unknown_words_warning(model, of_model)})
-      if (!warning.empty()) texts.push_back(warning);
+  for (const auto& [model, of_model] : prompts) add_warnings_of_training(model, shapes.at(model), of_model, texts);
   return texts;
 }
 

@@ -69,4 +69,7 @@ SoundFormat sound_format(const models::ModelSpec& spec, bool no_audio);
 /// the first video.
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos);
 
+/// Returns the warnings to print before the work of one video, without the video's place.
+std::vector<std::string> early_warnings(const VideoTask& video);
+
 }  // namespace sparsereel::app

@@ -96,7 +96,7 @@ void LocalMaker::make_video(const VideoRecord& record) {
   use_device(*video);
   models::Pipeline& pipeline = pipeline_for(*video);
   resolve(*video, pipeline);
-  for (const std::string& told : video->told) heard_->warn(record.id, told);
+  for (const std::string& warning : early_warnings(*video)) heard_->warn(record.id, warning);
   pipeline.check_ranks(video->plan, ranks());
   const std::unique_ptr<Previews> previews = previews_of(pipeline);  // declared after `video`, which must outlive it
   previews_ = previews.get();

@@ -109,6 +109,19 @@ class Habits(CommandLineTest):
             self.assertEqual('no faster than full' in said, '64x528' in size, size)
         self.assertNotIn(warning, self.succeed(self.generate('-o', 'a.mp4', '--frames', 1)).stderr)
 
+    def test_benchmarks_and_tune_warn_of_sizes_and_words_unknown_to_the_tiny_model(self):
+        (self.folder / 'p.txt').write_text('a purple elephant\n')
+        small = ('-m', ROOT / 'assets' / 'tiny', '--device', 'cpu', '--size', '64x64', '--frames', 1, '--json')
+        for command, words in ((('bench', 'pipeline', '--modes', 'full', '--steps', 1, '--no-decode'), 0),
+                               (('bench', 'quality', 'p.txt', '--topk', 0.5, '--steps', 2, '--timed-steps', 0), 1),
+                               (('tune', 'p.txt', '--steps', 2, '--videos', 0, '--samples', 1), 1)):
+            with self.subTest(command=command):
+                said = self.run_program(*command, *small)
+                self.assertIn(said.returncode, (0, 1), said.stderr)  # at such a small size, `tune` may find nothing that is faster than full attention
+                warnings = ' '.join(json.loads(said.stdout)['warnings'])
+                self.assertEqual(warnings.count('the tiny model was trained on 33 frames of 256x256'), 1, warnings)
+                self.assertEqual(warnings.count('these words mean nothing to it: elephant'), words, warnings)
+
     def test_set_prints_a_line_per_video_without_a_terminal(self):
         (self.folder / 'set.txt').write_text('a\nb\nc\n')
         usual = ['batch', 'set.txt', '-m', MODEL, *TINY]

@@ -48,7 +48,7 @@ class MiniMaxH3(CommandLineTest):
         self.assertIn(line, self.succeed(self.run_program('inspect', MODEL)).stdout)
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)['license'], line)
 
-    def test_benchmarks_and_tune_say_where_the_terms_are(self):
+    def test_benchmarks_and_tune_say_where_the_terms_are_and_warn_of_the_size(self):
         (self.folder / 'p.txt').write_text('a fox\n')
         small = ('-m', MODEL, '--device', 'cpu', *FAMILY.size)
         for command in (('bench', 'pipeline', '--modes', 'full', '--steps', 2), ('bench', 'quality', 'p.txt', '--topk', 0.5, '--steps', 3),
@@ -60,6 +60,7 @@ class MiniMaxH3(CommandLineTest):
                         self.assertEqual(result.returncode, 1, result.stderr)
                         self.assertRegex(result.stderr, 'profile.yaml is not written: .*full attention takes only')
                     self.assertEqual(result.stderr.count('terms of their own'), count, result.stderr)
+                    self.assertEqual(result.stderr.count('warning: the model was not made for 64x64 and 22 frames'), 1, result.stderr)
 
     def test_videos_name_the_model(self):
         for name in ('a.mp4', 'a.gif'):

@@ -59,6 +59,13 @@ class Api(ServeTest):
         server.ask('POST', f'/v1/videos/{video}/cancel', {})
         self.assertEqual(server.finish(video)['error']['code'], 'cancelled')
 
+    def test_warns_of_sizes_and_words_unknown_to_the_tiny_model(self):
+        server = self.serve('--size', '64x64', '--frames', '1', '--steps', '1', model=ROOT / 'assets' / 'tiny')
+        warnings = server.finish(server.create('a purple elephant').json['id'])['warnings']
+        self.assertEqual(len(warnings), 2, warnings)
+        self.assertRegex(warnings[0], '^the tiny model was trained on 33 frames of 256x256, .* 1 frame of 64x64 may show something else')
+        self.assertRegex(warnings[1], 'these words mean nothing to it: elephant$')
+
     def test_list_pages(self):
         server = self.serve()
         running = server.create(**LONG).json['id']

@@ -6,7 +6,6 @@
 #include "app/counted.h"
 #include "app/json_fields.h"
 #include "app/lab/measure/run_progress.h"
-#include "app/options/tiny_model.h"
 #include "models/request/fields.h"
 #include "models/request/resolve.h"
 #include "models/request/sampling.h"
@@ -104,10 +103,7 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
   plan.video = pipeline.resolve(plan.request, plan.decode, ranks);
   check_image_shapes(plan.video, pipeline.spec(), *plan.pictures);
   for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
-  add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);
-  const VideoShape shape = {.width = plan.video.width, .height = plan.video.height, .frames = plan.video.num_frames};
-  if (std::string unusual = unusual_shape_warning(plan.run.model, {shape}); !unusual.empty())
-    plan.warnings.push_back(std::move(unusual));
+  add_model_warnings(plan.warnings, settings, plan.run.model, plan.request, plan.video, pipeline);
   for (const Combination& combination : plan.grid.combinations)
     add_cache_warning(settings, combination, pipeline.spec(), plan);
   report_choices(plan.grid, plan.warnings, report);

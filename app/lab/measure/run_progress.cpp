@@ -15,6 +15,7 @@
 #include "app/jobs/write.h"
 #include "app/machine.h"
 #include "app/options/options.h"
+#include "app/options/tiny_model.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/engine/frames.h"
@@ -76,12 +77,15 @@ void report_warnings(const std::vector<std::string>& warnings, RunReport& report
   report.content["warnings"] = warnings;
 }
 
-void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
-                        const models::Plan& plan, const models::Pipeline& pipeline) {
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
+                        const std::filesystem::path& model, const models::Request& request, const models::Plan& plan,
+                        const models::Pipeline& pipeline) {
   for (std::string& warning : no_effect_warnings(settings, no_effect_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
   warnings.insert(warnings.end(), pipeline.weight_warnings().begin(), pipeline.weight_warnings().end());
-  for (const std::string& warning : {models::unusual_size_warning(plan, pipeline.spec()), pipeline.slow_warning(plan)})
+  const VideoShape shape = {.width = plan.width, .height = plan.height, .frames = plan.num_frames};
+  for (const std::string& warning : {models::unusual_size_warning(plan, pipeline.spec()), pipeline.slow_warning(plan),
+                                     unusual_shape_warning(model, {shape})})
     if (!warning.empty()) warnings.push_back(warning);
 }
 

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -61,8 +62,9 @@ void report_warnings(const std::vector<std::string>& warnings, RunReport& report
 /// Adds warnings about options that have no effect on this model, about its weights, about a size that it was not made
 /// for, and about steps that take very long. Benchmarks plan their rows before the model is open, and call this
 /// function afterwards. `plan` is the resolved request.
-void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
-                        const models::Plan& plan, const models::Pipeline& pipeline);
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
+                        const std::filesystem::path& model, const models::Request& request, const models::Plan& plan,
+                        const models::Pipeline& pipeline);
 
 /// Throws Error if the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
