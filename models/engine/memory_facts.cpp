@@ -16,6 +16,7 @@
 #include "models/engine/video_bytes.h"
 #include "models/store/weights/cgroup.h"
 #include "models/store/weights/device.h"
+#include "models/vae/vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -79,25 +80,34 @@ double attention_share(const Plan& plan) {
 
 }  // namespace
 
-MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan, const RunFormat& format,
-                        int64_t ranks) {
-  const auto share = static_cast<double>(ranks);
+ModelFacts model_facts(const Checkpoint& checkpoint, const ModelSpec& spec, const RunFormat& format) {
   const WeightFormat& weights = format.transformer.format;
-  MemoryFacts facts = {.blocks = spec.layers, .experts = std::ssize(spec.experts), .has_tiles = spec.takes_vae_tiling};
+  const c10::Device device = format.transformer.device;
+  const c10::ScalarType vae = described_vae_dtype(spec, format.vae, device);
+  ModelFacts facts = {.text = static_cast<double>(likely_weight_bytes(checkpoint, "text_encoder", format.text)),
+                      .decoder = describe_vae(checkpoint, vae),
+                      .element = c10::elementSize(weights.dtype)};
+  facts.vae = static_cast<double>(vae_bytes(*facts.decoder, vae, device));
   for (const ExpertSpec& expert : spec.experts) {
     const BlockWeights bytes = likely_block_weights(checkpoint, expert.role, weights);
     facts.block = std::max(facts.block, static_cast<double>(bytes.block));
     facts.rest = std::max(facts.rest, static_cast<double>(bytes.rest));
   }
-  facts.step = step_bytes(plan, spec, c10::elementSize(weights.dtype)) / share;
-  facts.text = static_cast<double>(likely_weight_bytes(checkpoint, "text_encoder", format.text));
-  const c10::Device device = format.transformer.device;
-  const c10::ScalarType vae = described_vae_dtype(spec, format.vae, device);
-  facts.vae = static_cast<double>(vae_bytes(checkpoint, vae, device));
-  const int64_t pieces = plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
-  facts.decode = untiled_decoding(*describe_vae(checkpoint, vae), spec, plan.latent, pieces);
-  facts.passes = plan.is_guided() && passes_at_once(plan) == 1 ? 2 : 1;
   return facts;
+}
+
+MemoryFacts video_facts(const ModelFacts& model, const ModelSpec& spec, const Plan& plan, int64_t ranks) {
+  const int64_t pieces = plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
+  return {.blocks = spec.layers,
+          .block = model.block,
+          .rest = model.rest,
+          .experts = std::ssize(spec.experts),
+          .step = step_bytes(plan, spec, model.element) / static_cast<double>(ranks),
+          .text = model.text,
+          .vae = model.vae,
+          .decode = untiled_decoding(*model.decoder, spec, plan.latent, pieces),
+          .has_tiles = spec.takes_vae_tiling,
+          .passes = plan.is_guided() && passes_at_once(plan) == 1 ? 2 : 1};
 }
 
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text) {
@@ -133,7 +143,8 @@ MemoryPlan plan_for_defaults(const Checkpoint& checkpoint, const ModelSpec& spec
   plan.guidance_scale = spec.defaults.guidance;
   const c10::ScalarType dtype =
       resolve_dtype("auto", c10::Device(c10::kCUDA, 0), stored_dtype(checkpoint, spec, /*files=*/{}));
-  MemoryFacts facts = video_facts(checkpoint, spec, plan, format_on_a_gpu(spec, dtype, dtype, dtype));
+  MemoryFacts facts =
+      video_facts(model_facts(checkpoint, spec, format_on_a_gpu(spec, dtype, dtype, dtype)), spec, plan);
   add_host(facts);
   facts.gpu = device.is_cpu() ? gibibytes * kBytesOfGibibyte : static_cast<double>(free_memory(device));
   if (device.is_cpu()) return decide(facts);

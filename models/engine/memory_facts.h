@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "models/engine/memory_decision.h"
@@ -9,10 +10,21 @@
 
 namespace sparsereel::models {
 
+class Vae;
+
+/// The facts about a model that are the same for all its videos. Bytes are of weights, in the formats of a run.
+struct ModelFacts {
+  double block = 0, rest = 0;  // of the largest block of a transformer, and of what lies outside of its blocks
+  double text = 0, vae = 0;
+  std::shared_ptr<const Vae> decoder;  // without weights; it tells how much memory decoding needs
+  uint64_t element = 0;                // bytes of an element of a step's tensors
+};
+/// Reads the facts from the headers of the weight files.
+ModelFacts model_facts(const Checkpoint& checkpoint, const ModelSpec& spec, const RunFormat& format);
+
 /// Returns the facts about a video and its model. The facts about the machine stay zero. `ranks` is the number of ranks
 /// that make the video together.
-MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan, const RunFormat& format,
-                        int64_t ranks = 1);
+MemoryFacts video_facts(const ModelFacts& model, const ModelSpec& spec, const Plan& plan, int64_t ranks = 1);
 
 /// Returns the formats in which a GPU would hold the model in this dtype, for machines without a GPU.
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text);

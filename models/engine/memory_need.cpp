@@ -292,7 +292,7 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   const int64_t pieces = device.is_cpu() || plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
   const double decoding = untiled_decoding(*vae, spec, plan.latent, pieces);
   StageEstimate stage = {
-      .stage = "decode", .weights = vae_bytes(checkpoint, vae_dtype, device), .activations = whole_bytes(decoding)};
+      .stage = "decode", .weights = vae_bytes(*vae, vae_dtype, device), .activations = whole_bytes(decoding)};
   const bool offloaded = takes_little(format.transformer, &MemoryPlan::tiles) && pieces == 1;
   if (spec.takes_vae_tiling)
     stage.in_pieces = plan.vae_tiling == VaeTiling::on ||

@@ -34,6 +34,7 @@ struct Picture;
 struct WeightNeed;
 struct StageEstimate;
 struct MemoryFacts;
+struct ModelFacts;
 struct LatentDistribution;
 struct Decoder;
 class Vae;
@@ -150,6 +151,7 @@ class Pipeline {
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;
   bool make_room() const;
+  const ModelFacts& known_model() const;
   MemoryFacts memory_facts(const Plan& plan, int64_t ranks) const;
   uint64_t held_bytes() const;
   void with_less_memory(const Run& run, int64_t step, Outcome& outcome, const std::function<void()>& work);
@@ -181,7 +183,8 @@ class Pipeline {
   mutable std::string model_hash_, lora_hash_;
   mutable std::optional<std::vector<PartFile>> part_files_;
   mutable bool weights_checked_ = false, image_weights_checked_ = false;
-  mutable std::shared_ptr<const WeightNeed> weight_need_;  // null until it is first needed
+  mutable std::shared_ptr<const WeightNeed> weight_need_;  // null until it is first needed, as is the next one
+  mutable std::shared_ptr<const ModelFacts> model_facts_;
   Component vae_component_;
   ModelSpec spec_;
   std::unique_ptr<TextStage> text_;

@@ -36,13 +36,19 @@ const WeightNeed& Pipeline::transformer_need() const {
   return *weight_need_;
 }
 
-MemoryFacts Pipeline::memory_facts(const Plan& plan, int64_t ranks) const {
-  const bool on_cpu = device_.is_cpu();
+/// Reads the facts about the model once, because that describes all its parts.
+const ModelFacts& Pipeline::known_model() const {
+  if (model_facts_) return *model_facts_;
   RunFormat format = {.transformer = loading(), .text = text_format(), .vae = vae_dtype_, .encoder = encoder_dtype_};
-  if (on_cpu) format = format_on_a_gpu(spec_, gpu_dtype_, transformer_format(), text_format());
-  MemoryFacts facts = video_facts(folder_, spec_, plan, format, ranks);
+  if (device_.is_cpu()) format = format_on_a_gpu(spec_, gpu_dtype_, transformer_format(), text_format());
+  model_facts_ = std::make_shared<const ModelFacts>(model_facts(folder_, spec_, format));
+  return *model_facts_;
+}
+
+MemoryFacts Pipeline::memory_facts(const Plan& plan, int64_t ranks) const {
+  MemoryFacts facts = video_facts(known_model(), spec_, plan, ranks);
   add_host(facts, ranks);
-  if (!on_cpu) add_rates(facts, plan, spec_, transformer_need().parameters, device_, dtype_, ranks);
+  if (!device_.is_cpu()) add_rates(facts, plan, spec_, transformer_need().parameters, device_, dtype_, ranks);
   return facts;
 }
 

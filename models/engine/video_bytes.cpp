@@ -64,8 +64,8 @@ c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype
   return device.is_cpu() ? at::kFloat : at::kHalf;
 }
 
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device) {
-  const VaeWeights weights = describe_vae(checkpoint, dtype)->weights();
+uint64_t vae_bytes(const Vae& vae, c10::ScalarType dtype, c10::Device device) {
+  const VaeWeights weights = vae.weights();
   const uint64_t in_dtype = weights.count * c10::elementSize(dtype);
   // A VAE that chooses its own formats chooses 16 bits only on a GPU.
   return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;

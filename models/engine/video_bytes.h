@@ -8,7 +8,6 @@
 
 #include "models/request/request.h"
 #include "models/request/spec.h"
-#include "models/store/checkpoint/checkpoint.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -39,9 +38,10 @@ double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 /// a GPU, where it multiplies in fp16.
 c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype, c10::Device device);
 
-/// Returns the bytes of the weights of the VAE's decoder on a device. `dtype` is the result of described_vae_dtype().
-/// The weights are in `dtype`, or in the formats that the VAE chooses.
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device);
+/// Returns the bytes of the weights of the VAE's decoder on a device. `vae` is the result of describe_vae() for
+/// `dtype`, which is the result of described_vae_dtype(). The weights are in `dtype`, or in the formats that the VAE
+/// chooses.
+uint64_t vae_bytes(const Vae& vae, c10::ScalarType dtype, c10::Device device);
 
 /// Returns the bytes that a rank needs for decoding without tiles, frames included, if each of `ranks` ranks decodes a
 /// band of rows.

@@ -19,8 +19,8 @@ TEST(VideoBytes, DescribeAVaeWithItsOwnFormatsByTheDevice) {
   const auto on_cpu = describe_vae(model, dtype_on(kCpu)), on_gpu = describe_vae(model, dtype_on(kGpu));
   EXPECT_EQ(on_cpu->weights().bytes, 4 * on_cpu->weights().count) << "a CPU multiplies in fp32";
   EXPECT_LT(on_gpu->weights().bytes, on_cpu->weights().bytes) << "a GPU multiplies in fp16";
-  EXPECT_EQ(vae_bytes(model, dtype_on(kCpu), kCpu), on_cpu->weights().bytes);
-  EXPECT_EQ(vae_bytes(model, dtype_on(kGpu), kGpu), on_gpu->weights().bytes);
+  EXPECT_EQ(vae_bytes(*on_cpu, dtype_on(kCpu), kCpu), on_cpu->weights().bytes);
+  EXPECT_EQ(vae_bytes(*on_gpu, dtype_on(kGpu), kGpu), on_gpu->weights().bytes);
 }
 
 TEST(VideoBytes, DescribeAnyOtherVaeInTheDtypeOfTheRun) {
