@@ -35,7 +35,7 @@ class Images(CommandLineTest):
             self.assertNotEqual(first, self.video('c.safetensors', *options, '--seed', 7, model=model))
             self.assertNotEqual(first, self.video('d.safetensors', *options, model=model, image='cold.ppm'))
 
-    def test_seeds_of_a_set_share_the_encoding(self):
+    def test_seeds_of_a_set_with_one_image_give_the_frames_of_single_runs(self):
         rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm'} for seed in (3, 4)]
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
         self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', FIXED, '--device', 'cpu', '--steps', 2, '--attention', 'full', '--quiet'))

@@ -52,7 +52,7 @@ class Distilled(CommandLineTest):
         result = self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 4, '--dry-run')
         self.fail_with(result, 2, '--distilled 4: no LoRA is given', 'wan2.2_t2v_A14b_high_noise_lora_rank64_lightx2v_4step_1217.safetensors', 'lightx2v/Wan2.2-Distill-Loras', '--lora')
 
-    def test_sets_what_a_whole_model_needs_and_names_it_if_it_is_missing(self):
+    def test_sets_what_a_whole_model_needs(self):
         shown = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-1.3b.yaml', '--distilled', 3)).stdout
         for line in ('scheduler: "FlowMatchLCMScheduler"', 'sigmas: "1.0,0.28,0.12"', 'flow_shift: 8.0', 'cfg_scale: 1.0'):
             self.assertIn('\n' + line, '\n' + shown)

@@ -78,7 +78,7 @@ class Images(CommandLineTest):
             self.assertIn(text, shown)
         self.assertLess(shown.index('image ['), shown.index('text'))
 
-    def test_seeds_of_a_set_share_the_encoding(self):
+    def test_seeds_of_a_set_with_one_image_give_the_frames_of_single_runs(self):
         rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm', 'last_image': 'cold.ppm'} for seed in (3, 4)]
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
         self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '--device', 'cpu', '--steps', 2, '--quiet', *self.options(TWO)))

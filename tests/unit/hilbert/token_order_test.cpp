@@ -105,7 +105,7 @@ TEST(RandomOrder, IsTheSameShuffleOnEveryPlatform) {
               ElementsAre(7, 0, 2, 3, 6, 5, 4, 1));
 }
 
-TEST(TokenOrder, MakesTheMostCompactBlocksWithHilbert) {
+TEST(TokenOrder, MakesMoreCompactBlocksWithHilbertThanWithTimeMajorOrRandom) {
   const Grid grid{.frames = 9, .height = 16, .width = 16};
   const auto box = [&](TokenOrder order) { return locality(permutation(order, grid), grid).mean_bounding_box; };
   EXPECT_LT(box(TokenOrder::hilbert), box(TokenOrder::time_major));

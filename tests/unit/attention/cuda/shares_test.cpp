@@ -64,7 +64,7 @@ TEST(Shares, PutThePartsOfATileIntoAdjacentSlots) {
   }
 }
 
-TEST(Shares, DifferByAtMostOneStageAndSpanAtMostTwoTiles) {
+TEST(Shares, DifferByAtMostTwoStagesAndSpanAtMostTwoTiles) {
   constexpr int kLength = 700, kStage = 2;
   for (const Shares& shares : kCases) {
     int least = shares.tiles * kLength, most = 0;

@@ -38,7 +38,7 @@ TEST(Ladder, BisectsToTheSparsestSettingWithinTheBound) {
   }
 }
 
-TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
+TEST(Ladder, FollowsTheMeanOverCallsWithFewQuestionsEach) {
   Ladder ladder(20);
   call(
       ladder, [](size_t point) { return point >= 10 ? 0.05 : 0.07; }, 0.06);

@@ -59,7 +59,7 @@ TEST_F(GuidanceTest, RunsOneForwardForASinglePrompt) {
   EXPECT_THAT(batches_, ElementsAre(1));
 }
 
-TEST_F(GuidanceTest, RaisesADynamicScaleFromOneToItsFullValue) {
+TEST_F(GuidanceTest, RaisesADynamicScaleFromOneByTheGuidanceScale) {
   const Guidance guidance(6, true, 50, GuidancePasses::batched);
   EXPECT_DOUBLE_EQ(guidance.scale(50), 1);
   EXPECT_DOUBLE_EQ(guidance.scale(0), 7);

@@ -39,7 +39,8 @@ TEST_F(LoadedTransformerTest, PredictsTheSameInEveryTokenOrder) {
   run_.token_order = hilbert::TokenOrder::native;
   const at::Tensor native = forward(latents_);
   EXPECT_EQ(native.sizes(), latents_.sizes());
-  for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::random}) {
+  for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
+                           hilbert::TokenOrder::random}) {
     run_.token_order = order;
     EXPECT_TRUE(test::close_to(forward(latents_), native, 1e-5)) << hilbert::name(order);
   }
