@@ -9,8 +9,8 @@ namespace sparsereel::app {
 enum class InHelp {
   everywhere,  // in --help of every command that takes it
   generate,    // in --help of `generate`, `batch` and `config show`
-  all,         // in no --help
-  research,    // in no --help; --help-all lists it under the heading kResearch
+  all,         // only in --help-all and `reference`
+  research,    // as `all`, but --help-all lists it under the heading kResearch
 };
 
 constexpr const char* kResearch = "Research";

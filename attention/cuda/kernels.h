@@ -48,9 +48,9 @@ void launch_statistics(const LaunchContext& context);
 void launch_quantize_queries(const LaunchContext& context);
 void launch_quantize_keys(const LaunchContext& context);
 void launch_quantize_values(const LaunchContext& context);
-/// These functions are needed if means replace dropped blocks: they compute records of means of 16 tokens from the
-/// records of K and V. If blocks are ranked by error, they also write the variances within K's blocks and the spreads
-/// of V's blocks.
+/// These functions are needed if means replace dropped blocks: they compute means of 16 tokens from the records of K
+/// and V, and write them as records of 64 means. If blocks are ranked by error, they also write Buffers::k_variance and
+/// Buffers::v_spread.
 void launch_means_of_keys(const LaunchContext& context);
 void launch_means_of_values(const LaunchContext& context);
 /// Does the same for kernels that read rows: writes the means of k and v as 16-bit rows, and the spreads of V's blocks.

@@ -178,7 +178,8 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
   bool has_images() const { return !image.empty() || !last_image.empty(); }
   int64_t images() const { return (image.empty() ? 0 : 1) + (last_image.empty() ? 0 : 1); }
-  /// Returns the path of the first image, or of the last one if there is no first. The video may take its shape.
+  /// Returns the path of the first image, or of the last one if there is no first. image_size is the size of this
+  /// image.
   const std::string& first_given() const { return image.empty() ? last_image : image; }
 };
 

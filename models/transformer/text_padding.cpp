@@ -1,4 +1,5 @@
-// Folds padding into two rows, with biases that give them the weight of all padding rows.
+// Folds the padding of each text into two rows, with biases that give them the weight of all padding rows. One row
+// would not do, because a single bias loses too much when it is rounded to bf16.
 #include "models/transformer/text_padding.h"
 
 #include <ATen/ATen.h>

@@ -7,7 +7,7 @@
 //   1. The smallest share of the blocks of 64 keys that holds 90, 95 or 98% of the softmax mass of a tile. A tile is
 //      128 or 192 video queries. The mean is over tiles, batch entries and heads, too.
 //   2. The error at equal topk, by what replaces dropped blocks: nothing, or means of 64 or 16 tokens. Each selection
-//      serves 192 queries. It ranks blocks by mass or by the error of the means. All heads of a call have one error.
+//      serves 192 queries. It ranks blocks by mass or by the error of the means. A call's error covers all its heads.
 //   3. The error at equal topk if dropped blocks are not replaced, by how many queries share a selection. The mean is
 //      over batch entries and heads, too. The Hopper kernel computes 192 queries with one list, the union of their
 //      selections. `computed` is the share of blocks in these unions, which decides the time on such a GPU.

@@ -357,7 +357,7 @@ std::string value_name(const Row& row, const std::string& topk) {
 
 namespace {
 
-/// Returns "in 16 bits", or an empty string for 8 bits.
+/// Returns "in 16 bits" if the row has the key "arithmetic", which only 16-bit rows have, or else an empty string.
 std::string bits_name(const Row& row) {
   const auto bits = number_of(row, "arithmetic");
   return bits ? "in " + exact_text(*bits) + " bits" : "";

@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
   ChooseByError<D>(p, sizes, buffers).run();
 }
 
-/// Returns the number of CTAs that find_sub_bin() uses for a budget: enough to give every multiprocessor two.
+/// Returns the number of CTAs of find_sub_bin() for each budget. Together these are about two per multiprocessor, but
+/// each budget has at least one, and no more than its rows can fill.
 int parts_of_budget(const Sizes& sizes, int budgets) {
   const int places = 2 * multiprocessors();
   const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;

@@ -243,8 +243,8 @@ Tokens MiniMaxH3::embed(const TransformerInput& input, const TokenPlan& plan) co
           .modulation_rows = place_of(rows)};
 }
 
-/// Returns a modulation whose vectors for the text are those for the video. Then only row_of_token chooses the vectors
-/// of a token.
+/// Returns a modulation with the same vectors for the text as for the video, so that row_of_token alone decides which
+/// vectors a token uses.
 JointModulation for_all(JointModulation modulation) {
   modulation.text = modulation.video;
   return modulation;

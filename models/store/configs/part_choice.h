@@ -12,7 +12,7 @@ namespace sparsereel::models {
 /// With `needs_tokenizer`, a text encoder with a tokenizer is better than one without. Of the text encoders that have
 /// at least about as many bits per weight as the transformer, the one with the fewest bits is best; if there are none,
 /// the text encoder with the most bits. For other roles, the part with the most bits per weight is best. Of equally
-/// good files, the nearest one is taken.
+/// good files, the one in the folder nearest to the transformer's is taken.
 FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer);
 
 /// Returns the folders whose tokenizers fit a text encoder of these sizes. Of folders with equal tokenizers, it returns

@@ -1,4 +1,4 @@
-// Tests which videos one open pipeline serves.
+// Tests that an open pipeline serves videos with and without images, but not a video with another dtype.
 #include "app/serve/planner.h"
 
 #include <c10/core/InferenceMode.h>

@@ -108,7 +108,7 @@ class CachingTransformer final : public LoadedTransformer {
     run.per_layer.resize(2);
     ++run.per_layer[0].calls;
     const bool now = run.step == faulty_step_ && !std::exchange(broken_, true);
-    // The cache computes the first and the third of four steps, and reuses results in the others.
+    // The second layer is computed in the first and the third of four steps; the others reuse its result.
     if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
     at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
     seen_ = rest;

@@ -20,7 +20,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// The results of decoding on one rank.
+/// The results that one rank gets from decoding, alone or together with other ranks.
 struct DecodeResult {
   at::Tensor frames;  // defined on rank 0 only
   std::vector<std::pair<int64_t, int64_t>> progress;
