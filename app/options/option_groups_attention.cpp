@@ -71,7 +71,7 @@ std::vector<OptionSpec> method() {
       {.names = "--topk",
        .help = topk_help(),
        .manual = R"(Sets the share of blocks that sparse attention computes, above 0 and up to 1. With --select error,
-           the default, all heads and query tiles of a call share these blocks, so that a head that needs more of them
+           the default, all heads and query tiles share one budget of blocks, so that a head that needs more of them
            gets more. A smaller share is faster and has lower fidelity. The option has no effect with --attention full
            or quantized.)",
        .example = "sparsereel generate -p \"a panda\" --topk 0.3",

@@ -154,7 +154,7 @@ void World::connect() {
   } catch (const Error&) {
     const std::string death = watch_.early_death();
     if (death.empty()) throw;
-    throw run_failure(death, "find out what ended it, then run the same command again");
+    throw run_failure(death, "read its messages and those of dmesg, then run the same command again");
   }
   group_ = std::make_unique<RankGroup>(control_, device(), find_group_choice(process_environment).sockets);
   watch_.connected(control_);

@@ -25,7 +25,7 @@ FirstSteps parse_first_steps(const std::string& text, const std::string& field) 
   } else if (const auto steps = parse_number<int64_t>(text); steps && *steps >= 0) {
     return {.steps = *steps};
   }
-  throw bad_option(field, text + " is neither a number of steps of at least 0 nor a percentage of all steps",
+  throw bad_option(field, text + " is neither a count of steps nor a percentage from 0 to 100%",
                    "give for example 5 or 20%");
 }
 

@@ -96,7 +96,7 @@ void UniPcSampler::require_history(int64_t index) const {
       index == 0 || (history_.sample.defined() && history_.clean.defined() && (index == 1 || history_.older.defined()));
   if (complete) return;
   throw run_failure("step " + std::to_string(index) + " of the UniPC sampler lacks the history of the steps before",
-                    "start at step 0, or resume from a checkpoint that holds last_sample, last_clean and older_clean");
+                    "remove the checkpoint: the run then begins at its first step");
 }
 
 at::Tensor UniPcSampler::predicted_original(const at::Tensor& prediction, int64_t index,

@@ -217,7 +217,7 @@ TEST(Library, RefusesTheSameValuesAsTheCommandLine) {
       {[](auto& r) { r.similarity = -2; }, "similarity is -2"},
       {[=](auto& r) { r.pv_threshold = nan; }, "pv_threshold is nan"},
       {[](auto& r) { r.dense_steps = "-1"; },
-       "dense_steps -1 is neither a number of steps of at least 0 nor a percentage of all steps"},
+       "dense_steps -1 is neither a count of steps nor a percentage from 0 to 100%"},
       {[](auto& r) { r.topk = r.cdf = 0.5; }, "topk and cdf exclude each other"},
       {[](auto& r) { r.topk = 0.5, r.error = 0.1; }, "topk and error exclude each other"},
       {[](auto& r) { r.cdf = 0.5, r.error = 0.1; }, "cdf and error exclude each other"},

@@ -101,7 +101,7 @@ class GpuProcesses::Run {
     while (!queue_.is_done()) {
       if (living() == 0)
         throw run_failure("no process is left: " + last_end_,
-                          "find out what ended the processes, then run the same command again");
+                          "read their messages and those of dmesg, then run the same command again");
       wait();
       end_the_silent();
       if (interrupted()) stop(std::make_exception_ptr(models::Cancelled{}));

@@ -83,7 +83,7 @@ OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json
     fields.fail("hidden_size_mult", "has " + std::to_string(levels) + " entries, not 1 to 8");
   fields.require_multiple("hidden_size (by the norms' groups)", config.hidden_size, OpenSoraPlanVaeConfig::kNormGroups);
   if (!config.use_quant_layer && config.z_channels != config.embed_dim)
-    fields.fail("embed_dim", "differs from z_channels where use_quant_layer is false");
+    fields.fail("embed_dim", "differs from z_channels although use_quant_layer is false");
   config.upsampling = parse_upsampling(fields, levels);
   config.doubles_frames = parse_doubling(fields, levels);
   check_layers(fields, levels);

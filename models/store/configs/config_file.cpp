@@ -185,7 +185,7 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
   config.few_steps = presets_of(node, file, "few_steps");
   for (const auto& [name, options] : config.few_steps)
     if (!config.presets.contains(name))
-      throw bad_yaml(file, node["few_steps"].Mark(), "few_steps." + name + " is not the name of a preset",
+      throw bad_yaml(file, node["few_steps"].Mark(), "few_steps." + name + " has no counterpart in presets",
                      "add it to presets too, or leave it out");
   for (const auto& row : node["distilled"]) config.distilled.push_back(distilled_row(row, file));
   return config;
