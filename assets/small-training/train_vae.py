@@ -209,15 +209,15 @@ def main():
                   f'KL {kl:.2f}, {(time.time() - mark) / (step - marked) * 1000:.0f} ms a step', flush=True)
             if math.isfinite(l1) and trainer.size().isfinite():
                 trainer.keep()
+                if time.time() - saved > 120:
+                    save(weights(), os.path.join(args.out, 'vae'))
+                    saved = time.time()
             else:
                 print('not finite: back to the last good weights, at half the rate', flush=True)
                 trainer.go_back()
                 rate *= 0.5
             sums.zero_()
             mark, marked = time.time(), step
-        if time.time() - saved > 120:
-            save(weights(), os.path.join(args.out, 'vae'))
-            saved = time.time()
     if not trainer.size().isfinite():
         trainer.go_back()
     trainer.push(trainer.ema)

@@ -9,9 +9,12 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
@@ -23,14 +26,24 @@ bool renamed(const fs::path& from, const fs::path& to, unsigned flags) {
   return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
 }
 
-bool is_there(const fs::path& path) {
-  struct stat file = {};
-  return ::lstat(path.c_str(), &file) == 0;
+/// Gives a file a name that no file has. Also works on file systems whose rename has no flags.
+bool renamed_to_free_name(const fs::path& from, const fs::path& to) {
+  if (renamed(from, to, RENAME_NOREPLACE)) return true;
+  return errno == EINVAL && ::link(from.c_str(), to.c_str()) == 0 && ::unlink(from.c_str()) == 0;
 }
 
-bool is_own_file(const fs::path& path, const IsOwn& is_own) {
+enum class Owner { none, own, other };  // none: no file has the name
+
+/// Returns whose file has a name. A file that `is_own` cannot read belongs to somebody else.
+Owner owner_of(const fs::path& path, const IsOwn& is_own, bool accepts_links = false) {
   struct stat file = {};
-  return ::lstat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && is_own(path);
+  if (::lstat(path.c_str(), &file) != 0) return errno == ENOENT ? Owner::none : Owner::other;
+  if (!S_ISREG(file.st_mode) && !(accepts_links && S_ISLNK(file.st_mode))) return Owner::other;
+  try {
+    return is_own(path) ? Owner::own : Owner::other;
+  } catch (const Error&) {
+    return Owner::other;
+  }
 }
 
 }  // namespace
@@ -76,16 +89,20 @@ int flush_to_disk(const fs::path& path) {
 }
 
 void remove_if(const fs::path& path, const IsOwn& is_own) {
-  if (!is_own_file(path, is_own)) return;
+  const auto is_own_now = [&](const fs::path& file) {
+    return owner_of(file, is_own, /*accepts_links=*/true) == Owner::own;
+  };
+  if (!is_own_now(path)) return;
   std::optional<Temporary> aside;
   try {
     aside.emplace(path, Temporary::Kind::file);
-  } catch (const Error&) {  // the folder is not writable, so the file cannot be removed either
+  } catch (const Error&) {  // the disk may be full; removing a file needs no space
+    ::unlink(path.c_str());
     return;
   }
   // Take the file's name away before asking again, because another process may replace the file at any time.
-  if (!renamed(path, aside->path(), 0) || is_own_file(aside->path(), is_own)) return;
-  renamed(aside->path(), path, RENAME_NOREPLACE);
+  if (!renamed(path, aside->path(), 0) || is_own_now(aside->path())) return;
+  renamed_to_free_name(aside->path(), path);
   aside->keep();
 }
 
@@ -155,14 +172,14 @@ bool AtomicFile::place(const IsOwn& is_own) {
     if (is_new) break;
     const bool is_taken = errno == EEXIST;
     // Ask before the exchange, too: a file that gets the temporary's name is removed if this process is killed.
-    if (is_there(target_) && !is_own_file(target_, is_own)) return false;
+    if (owner_of(target_, is_own) == Owner::other) return false;
     is_exchanged = renamed(temporary(), target_, RENAME_EXCHANGE);
     is_gone = is_taken && !is_exchanged && errno == ENOENT;  // another process removed the file that had the name
   } while (is_gone);
   placed_ = is_exchanged ? Placed::exchanged : Placed::new_file;
   if (is_new) temporary_->keep();
   if (!is_new && !is_exchanged) rename();  // the file system cannot exchange files
-  if (is_exchanged && !is_own_file(temporary(), is_own)) {
+  if (is_exchanged && owner_of(temporary(), is_own) != Owner::own) {
     take_back();
     return false;
   }
@@ -178,9 +195,18 @@ bool AtomicFile::is_placed(const fs::path& path) const {
 
 void AtomicFile::take_back() noexcept {
   const Placed placed = std::exchange(placed_, Placed::no);
-  if (placed == Placed::new_file) remove_if(target_, [this](const fs::path& path) { return is_placed(path); });
-  if (placed != Placed::exchanged || !renamed(temporary(), target_, RENAME_EXCHANGE)) return;
-  if (!is_placed(temporary())) renamed(temporary(), target_, RENAME_EXCHANGE);
+  if (placed == Placed::new_file) {
+    try {
+      remove_if(target_, [this](const fs::path& path) { return is_placed(path); });
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; the new file stays
+    }
+  }
+  if (placed != Placed::exchanged) return;
+  if (renamed(temporary(), target_, RENAME_EXCHANGE)) {
+    if (!is_placed(temporary())) renamed(temporary(), target_, RENAME_EXCHANGE);
+  } else if (errno == ENOENT && renamed_to_free_name(temporary(), target_)) {
+    temporary_->keep();  // somebody has removed the new file, and the replaced one has its name again
+  }
 }
 
 }  // namespace sparsereel::models

@@ -30,8 +30,8 @@ int flush_to_disk(const std::filesystem::path& path);
 /// Returns true for a file that may be replaced or removed.
 using IsOwn = std::function<bool(const std::filesystem::path&)>;
 
-/// Removes an ordinary file if `is_own` returns true for it. Ignores errors. If another process replaces the file
-/// meanwhile, the new file stays.
+/// Removes an ordinary file, or a symbolic link to one, if `is_own` returns true for it. Ignores errors. If another
+/// process replaces the file meanwhile, the new file stays.
 void remove_if(const std::filesystem::path& path, const IsOwn& is_own);
 
 /// A file in the making. The caller fills its temporary file with write(), or opens the path temporary() and writes

@@ -60,7 +60,8 @@ std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
 
 int64_t CacheRule::certain_steps(int64_t run_steps) const {
   if (kind == CacheKind::steps) return std::min(steps, run_steps);
-  return std::min(run_steps, std::max<int64_t>(first.of(run_steps), 1) + last.of(run_steps));
+  const int64_t at_first = std::min(run_steps, std::max<int64_t>(first.of(run_steps), 1));
+  return at_first + std::min(last.of(run_steps), run_steps - at_first);
 }
 
 std::string name(const CacheRule& rule) {

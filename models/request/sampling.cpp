@@ -14,6 +14,11 @@ bool counts_clean_end(const Request& request, const ModelSpec& spec) {
   return find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
 }
 
+bool computes_all(const CacheRule& cache, int64_t steps) {
+  if (cache.kind == CacheKind::steps) return cache.steps >= steps;
+  return cache.kind == CacheKind::measured && steps == 2;  // the first two steps measure the first ratio
+}
+
 }  // namespace
 
 const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name) {
@@ -56,8 +61,7 @@ std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spe
   if (!request.cache.on()) return "";
   const int64_t steps = steps_of(request, spec);
   if (steps == 1) return "with one step, because no later step can reuse it";
-  if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
-    return "with " + std::to_string(steps) + " steps, all of which it computes";
+  if (computes_all(request.cache, steps)) return "with " + std::to_string(steps) + " steps, all of which it computes";
   return spec.layers == 1 ? "for a transformer with one block, which always runs" : "";
 }
 

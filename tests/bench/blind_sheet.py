@@ -34,6 +34,8 @@ def make(out, seed, *folders):
         rows.append([reduced(frame, round(height * scale), round(width * scale)) for frame in frames])
         prompt = json.loads(path.with_name(path.name + '.json').read_text())['prompt']
         lines.append(f'{i + 1} (sheet {i // ROWS + 1}, row {i % ROWS + 1}): {prompt}\n')
+    if len({frame.shape for row in rows for frame in row}) > 1:
+        sys.exit('the videos have different sizes')
     for i in range(0, len(rows), ROWS):
         write_png(out / f'sheet-{i // ROWS + 1}.png', grid(rows[i:i + ROWS], GAP))
     (out / 'prompts.txt').write_text(''.join(lines))
@@ -42,7 +44,7 @@ def make(out, seed, *folders):
 
 def count(out, answers):
     key, right, shown = json.loads((Path(out) / '.key.json').read_text()), Counter(), Counter()
-    answered = dict(line.split()[:2] for line in Path(answers).read_text().splitlines() if line.strip())
+    answered = dict((line.split() + [''])[:2] for line in Path(answers).read_text().splitlines() if line.strip())
     if answered.keys() != key.keys() or not set(answered.values()) <= {'right', 'wrong'}:
         sys.exit(f'{answers} needs a line with right or wrong for each of the {len(key)} numbers')
     for number, path in key.items():

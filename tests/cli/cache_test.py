@@ -35,6 +35,8 @@ class Cache(BatchTest):
         self.assertEqual((again['cache'], self.video('b.gif')), (report['cache'], self.video('a.gif')))
         result = self.generate('--quiet', '--steps', 3, '--cache', 'steps:3', '-o', 'c.gif')
         self.warn_with(result, '--cache steps:3 has no effect with 3 steps, all of which it computes')
+        result = self.generate('--quiet', '--steps', 2, '--cache', 'measured:5', '-o', 'd.gif')
+        self.warn_with(result, '--cache measured:5 has no effect with 2 steps, all of which it computes')
 
     def test_zero_means_no_cache(self):
         none = self.report('-o', 'a.gif', '--steps', 3)

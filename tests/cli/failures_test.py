@@ -82,7 +82,7 @@ class Failures(CommandLineTest):
                 (['-o', 'clip.avi'], ['clip.avi', '.mp4']),
                 (['-o', 'none/clip.mp4'], ['none']),
                 (['-o', ''], ['--output']),
-                (['-o', '-'], ['--output -', 'stdout']),
+                (['-o', '-'], ['--output -', 'standard output']),
                 (['-n', 'caf\udce9'], ['--negative-prompt is not UTF-8']),
                 (['--report', 'none/report.json'], ['none']),
                 (['--save-latents', 'none/latents.safetensors'], ['none']),

@@ -233,10 +233,13 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result
 
-    def fail_with(self, result, code, *words):
-        """Checks the exit code, and that stderr has two lines, the cause and the remedy, that contain each of `words`."""
+    def fail_with(self, result, code, *words, warning=None):
+        """Checks the exit code, and that stderr has two lines, the cause and the remedy, that contain each of `words`. With a `warning`, a line that begins with it
+        comes first."""
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         lines = result.stderr.strip().splitlines()
+        if warning is not None:
+            self.assertTrue(lines.pop(0).startswith(f'warning: {warning}'), result.stderr)
         self.assertEqual(len(lines), 2, result.stderr)
         self.assertTrue(lines[0].startswith('error: '), result.stderr)
         self.assertTrue(lines[1].startswith('  remedy: '), result.stderr)

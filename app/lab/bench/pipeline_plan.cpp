@@ -120,7 +120,7 @@ void add_extras(CLI::App& command, const OptionGroup& group, PipelineOptions& op
              .manual = R"(Prints the gain that a cost model expects of 2, 4 and 8 GPUs, and of the numbers in --gpus. It
                  measures nothing. The value gives the milliseconds of a step on one GPU and, after a comma, the GB/s
                  that a GPU can send.)",
-             .example = "sparsereel bench pipeline --random-weights configs/wan-2.1-14b.yaml --dry-run 5180,340",
+             .example = "sparsereel bench pipeline -m MODEL --dry-run 5180,340",
              .in_help = InHelp::all},
             "MS");
   command.get_option("--dry-run")->expected(0, 1);

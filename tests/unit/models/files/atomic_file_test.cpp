@@ -183,6 +183,53 @@ TEST_F(SharedName, IsRemovedWithAnOwnFileOnly) {
   EXPECT_TRUE(names_in(folder_.path()).empty());
 }
 
+TEST_F(SharedName, StaysWithAFileThatCannotBeRead) {
+  const IsOwn fails_later = [this](const std::filesystem::path& /*path*/) {
+    if (looks_++ % 2 == 1) throw Error(ErrorKind::bad_input, "cannot be read", "");
+    return true;
+  };
+  write_text(file_, "theirs");
+  remove_if(file_, fails_later);
+  expect_only("theirs");
+  {
+    AtomicFile file(file_);
+    file.write("new", 3);
+    EXPECT_FALSE(file.place(fails_later));
+  }
+  EXPECT_EQ(looks_, 4);
+  expect_only("theirs");
+}
+
+TEST_F(SharedName, IsGivenBackEvenIfTheNewFileWasRemoved) {
+  write_text(file_, "own");
+  {
+    AtomicFile file(file_);
+    file.write("new", 3);
+    EXPECT_TRUE(file.place(is_own));
+    std::filesystem::remove(file_);
+    file.take_back();
+  }
+  expect_only("own");
+}
+
+TEST_F(SharedName, IsRemovedWithALinkToAnOwnFile) {
+  write_text(folder_ / "target", "own");
+  std::filesystem::create_symlink("target", file_);
+  remove_if(file_, is_own);
+  EXPECT_EQ(names_in(folder_.path()), std::vector<std::string>{"target"});
+}
+
+TEST_F(SharedName, IsRemovedEvenIfNoTemporaryCanBeMade) {
+  write_text(file_, "own");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  remove_if(file_, is_any);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(names_in(folder_.path()).empty());
+}
+
 TEST(AtomicFile, RefusesATooLongNameAtOnce) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder / (std::string(252, 'x') + ".mp4")); }, {"xxx.mp4", "too long"}));

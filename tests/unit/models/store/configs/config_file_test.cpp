@@ -141,7 +141,8 @@ TEST_F(ConfigFiles, ReadPresetsAsMapsOfOptions) {
   write("a.yaml", "match: {layers: 30}\npresets:\n  fast: {topk: 0.2}\nfew_steps:\n  fast: {topk: 0.3}\n");
   EXPECT_EQ(match_model_config(file, model)->few_steps.at("fast").values.at("topk"), "0.3");
   write("a.yaml", "match: {layers: 30}\npresets:\n  fast: {topk: 0.2}\nfew_steps:\n  fats: {topk: 0.3}\n");
-  EXPECT_THAT(cause([&] { match_model_config(file, model); }), HasSubstr("few_steps.fats has no counterpart in presets"));
+  EXPECT_THAT(cause([&] { match_model_config(file, model); }),
+              HasSubstr("few_steps.fats has no counterpart in presets"));
 }
 
 TEST_F(ConfigFiles, AreRefusedIfTwoMatch) {
