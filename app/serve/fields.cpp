@@ -1,4 +1,4 @@
-// Describes the rows of the option table that a request may set.
+// Describes the options that a request may set, and finds the files of the LoRAs and profiles that a request names.
 #include "app/serve/fields.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Chooses the best blocks of a tile: a given number, a share of the total, or as many as an error bound requires.
+// Chooses the best blocks of a tile: a given number, those that hold a given share of the total mass or error, or as
+// many as an error bound requires.
 #include "attention/cpu/tile_choice.h"
 
 #include <algorithm>
@@ -60,8 +61,8 @@ class Chooser {
     return order_.size();
   }
 
-  /// Returns how many blocks to keep so that the errors of the others stay within the bound. If an error or the bound
-  /// is NaN, keeps all.
+  /// Returns how many blocks to keep so that the sum of the others' errors stays within the bound. Keeps every block
+  /// whose error is NaN, and all blocks if the bound is NaN.
   size_t count_above(int64_t tile) const {
     const double* errors = head_.error.data() + tile * head_.rank.blocks;
     size_t count = order_.size();

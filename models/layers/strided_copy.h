@@ -1,4 +1,4 @@
-// One copy of a strided tensor.
+// Describes a copy between two strided tensors, for the functions of strided_copies.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // The connection between the process that holds a queue of videos and the process of one GPU. It carries JSON messages
-// (models/parallel/messages.h). In a set, the GPU's process receives {"rows": [..]} and {"stop": true}. It sends
-// {"ready": true}, {"failed": ..} and, at intervals, {"alive": true}. app/serve/process_maker.h names the messages of a
-// server.
+// (models/parallel/messages.h). If the queue is a set of `batch`, the GPU's process receives {"rows": [..]} and
+// {"stop": true}, and sends {"ready": true}, {"failed": ..} and, at intervals, {"alive": true}. If it is a server's
+// queue, the messages are those in app/serve/process_maker.h.
 #pragma once
 
 #include <chrono>

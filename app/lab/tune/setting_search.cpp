@@ -12,8 +12,8 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// Videos of a candidate are made only if they promise to gain at least this share of the best candidate's seconds, or,
-/// if the goal limits the seconds, so many decibels.
+/// The least expected gain for which videos of a candidate are made: a share of the best candidate's seconds or, if the
+/// goal limits the seconds, decibels.
 constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
 /// The PSNR above which no difference is visible. Higher values count as this one, because the noise model cannot
 /// explain them: if a cache happens to reuse no step, the videos can be equal, which counts as 100 dB (kEqualPsnr).

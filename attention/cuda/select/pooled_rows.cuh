@@ -26,9 +26,9 @@ class PooledRows {
     }
   }
 
-  /// Computes N products. c[n] is the product of the rows with 8 mean keys of a head, those of the blocks from
-  /// min(first + 8 n, last) on. Keys are laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and
-  /// to key lane % 4 * 2 + i % 2 of the 8.
+  /// Computes N products. c[n] is the product of the rows with the mean keys of 8 consecutive blocks of a head; the
+  /// first of them is block min(first + 8 n, last). Keys are laid out by pooled_offset(). c[n][i] belongs to row
+  /// lane / 4 + i / 2 * 8 and to key lane % 4 * 2 + i % 2 of the 8.
   template <int N>
   __device__ void multiply(const uint16_t* keys, int first, int last, float (&c)[N][4]) const {
     const uint16_t* from[N];

@@ -179,8 +179,8 @@ Part minimax_h3_sound_vae_part() {
 
 LoraNames minimax_h3_lora_names() {
   return {.blocks = "transformer_blocks.",
-          // "attn.to_out.0" comes first, because its input has the width of all heads; the inputs of q, k and v have
-          // another width.
+          // A LoRA's inner width is read from the input of the first layer, so "attn.to_out.0" comes first: its input
+          // is as wide as all heads together. The inputs of q, k and v have another width.
           .layers = {"attn.to_out.0", "attn.to_q", "attn.to_k", "attn.to_v", "ff.net.0.proj", "ff.net.2",
                      "adaln_proj.linear"},
           .other_blocks = "blocks.",

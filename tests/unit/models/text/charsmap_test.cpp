@@ -81,7 +81,7 @@ TEST(Charsmap, RefusesCycles) {
   EXPECT_THAT(complaint(charsmap_of(units, kReplacement)), HasSubstr("circle"));
 }
 
-/// Returns a trie of as many strings: "a", "aa", "aaa" and so on.
+/// Returns a charsmap whose trie has the given number of strings: "a", "aa", "aaa" and so on.
 std::string nested(uint32_t strings) {
   std::vector<uint32_t> units(256 * (strings + 2), kNoLabel);
   units[0] = kRootOffset;
