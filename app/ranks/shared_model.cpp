@@ -32,7 +32,7 @@ void compare_given(const World& world, const nlohmann::json& rank_0) {
     for (const auto& [name, value] : left->items())
       if (!right->contains(name) || right->at(name) != value)
         throw bad_option(name, "differs from that on rank 0",
-                         "start all ranks with one command line, or with --gpus 1 for a video of each");
+                         "give all ranks the same options, or --gpus 1 to make one video per rank");
 }
 
 std::shared_ptr<models::Pipeline> open_told_model(World& world, const nlohmann::json& message) {

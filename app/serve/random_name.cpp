@@ -14,7 +14,7 @@ namespace sparsereel::app::serve {
 std::string random_name() {
   std::array<uint8_t, 16> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw run_failure("the system gives no random numbers", "check that /dev/urandom exists");
+    throw run_failure("the system gives no random numbers", "allow the system call getrandom");
   std::string name;
   for (const uint8_t byte : bytes) {
     std::array<char, 3> digits{};

@@ -12,7 +12,7 @@ enum class Kernel { hopper, ada, ampere, sixteen };
 /// The format of the records of V.
 enum class ValueFormat {
   e4m3_less_mean,  // a row for each channel in e4m3, minus the row's mean, which is stored separately. Then
-                   // ones_sets() sets of rows of ones (records.h)
+                   // rows of ones, to sum P's rows (ones_sets())
   int8,            // rows of channels in int8, then an fp32 scale for each channel
   half,            // rows of keys in fp16
 };

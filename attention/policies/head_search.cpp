@@ -122,7 +122,7 @@ void HeadSearch::advance() {
 }
 
 void HeadSearch::drop_ways() {
-  // With each_call, the thresholds of P.V must be measured with the same way in all calls, so only one way may remain.
+  // With each_call, all calls must test the pv_thresholds with one way (start_pv()), so only one way may remain.
   const size_t keep = bounds_.each_call ? 1 : calls_ == 1 ? kAfterFirst : kAfterSecond;
   std::vector<double> works;
   for (const Way& way : ways_)

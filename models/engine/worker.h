@@ -43,7 +43,7 @@ class Rank {
 /// that WorkerTasks::open understands.
 void send_model(Rank& rank, nlohmann::json model);
 
-/// Rank 0 calls this. Makes the video with all workers, as Pipeline::generate() does with one rank. `request` must
+/// Rank 0 calls this. Makes the video with all workers; the arguments are those of Pipeline::generate(). `request` must
 /// resolve to `plan` on every rank. Any exception ends the group, except Cancelled after all ranks have agreed to stop.
 Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
                    const Run& run, Outcome begun = {});

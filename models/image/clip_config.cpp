@@ -1,4 +1,4 @@
-// Parses CLIP's config. Missing fields take the defaults of transformers' constructor.
+// Parses CLIP's config. Missing fields have the defaults of transformers.CLIPVisionConfig.
 #include "models/image/clip_config.h"
 
 #include "models/files/config_fields.h"

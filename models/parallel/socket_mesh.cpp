@@ -291,7 +291,7 @@ void SocketMesh::listen() noexcept {
     } catch (const Error& error) {
       fail(error);
     } catch (...) {
-      fail(run_failure("out of memory", "free some memory"));
+      fail(run_failure("out of host memory", "end other programs"));
     }
     if (sockets[1].revents != 0) run_calls();
   }

@@ -1,4 +1,4 @@
-// Reads and writes choices of LoRAs, whose file names may contain separators.
+// Reads and writes choices of LoRAs. File names may contain the separators ',', ':' and '@'.
 #include "models/request/lora_choice.h"
 
 #include <algorithm>

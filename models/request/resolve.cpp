@@ -218,7 +218,7 @@ int64_t asked_frames(const Request& request, const ModelSpec& spec) {
   if (spec.image.fixed_size)
     refuse_size("seconds", exact_text(*request.seconds), "leave it out for " + length_text(spec.defaults.frames, fps));
   if (!(fps > 0))
-    throw bad_option("seconds", "cannot be turned into frames without a frame rate", "give frames instead");
+    throw bad_option("seconds", "cannot be turned into frames without a frame rate", "give fps too, or frames");
   return frames_of_seconds(spec, *request.seconds, fps, least_frames(request, spec));
 }
 

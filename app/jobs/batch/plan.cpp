@@ -55,8 +55,8 @@ void refuse_links(const PromptRow& row) {
   for (const auto& [key, value] : row.values) {
     std::error_code ignored;
     if (row_file(*find_option(key)) == RowFile::beside_the_set && fs::is_symlink(value, ignored))
-      throw bad_option(key, value + " is a link, which may lead out of the folder of the set",
-                       "put the file itself there");
+      throw bad_option(key, value + " is a link, which may lead out of the prompt set's folder",
+                       "replace it with the file");
   }
 }
 

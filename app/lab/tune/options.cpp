@@ -23,8 +23,8 @@ constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
 
 void check_bound(const char* option, double value) {
   if (!(value > 0 && value <= 1))
-    throw bad_input(std::string(option) + " " + exact_text(value) + " is outside 0 to 1",
-                    "give the relative L1 that a head may have, such as 0.06");
+    throw bad_input(std::string(option) + " " + exact_text(value) + " is not above 0 and at most 1",
+                    "give a head's largest relative L1 error, such as 0.06");
 }
 
 void check_goal(const TuneOptions& options) {

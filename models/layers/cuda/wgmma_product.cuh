@@ -142,7 +142,7 @@ class WgmmaProducer {
   WgmmaCursor cursor_;
 };
 
-/// Computes the sums of a warpgroup's 64 rows.
+/// Multiplies a warpgroup's 64 rows with the weights.
 class WgmmaSums {
   using Tile = WgmmaTile;
 

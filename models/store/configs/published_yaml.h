@@ -1,4 +1,4 @@
-// Reads the key `published` of a model's YAML. No torch.
+// Reads where a model's files are published: the key `published` of its YAML. No torch.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
