@@ -29,7 +29,7 @@ namespace {
 
 // A read is split into pieces. With each piece, the kernel is asked to fetch the piece that lies this far ahead. A file
 // that is not in the page cache is then read from the disk with several requests at a time.
-constexpr size_t kPiece = size_t{1} << 20, kAhead = size_t{32} << 20;
+constexpr size_t kReadPiece = size_t{1} << 20, kAhead = size_t{32} << 20;
 
 std::mutex ranges_mutex;
 std::atomic<GuardedRange*> first_range = nullptr;
@@ -132,9 +132,9 @@ MappedFile::~MappedFile() {
 
 void MappedFile::read(size_t offset, std::span<std::byte> to, size_t end) const {
   while (!to.empty()) {
-    const size_t size = std::min(to.size(), kPiece);
+    const size_t size = std::min(to.size(), kReadPiece);
     if (offset + kAhead < end)
-      ::posix_fadvise(descriptor_, static_cast<off_t>(offset + kAhead), static_cast<off_t>(kPiece),
+      ::posix_fadvise(descriptor_, static_cast<off_t>(offset + kAhead), static_cast<off_t>(kReadPiece),
                       POSIX_FADV_WILLNEED);
     const ssize_t got = ::pread(descriptor_, to.data(), size, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
