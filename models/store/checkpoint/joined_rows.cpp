@@ -254,7 +254,8 @@ std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows) 
   const QuantizedLayer& layer = tensors.layer();
   if (layer.format->row_scales == nullptr) return {};
   std::vector<float> scales = layer.format->row_scales(tensors, rows);
-  if (layer.find("weight")->halves_swapped) std::ranges::rotate(scales, scales.begin() + std::ssize(scales) / 2);
+  if (layer.find("weight")->halves_swapped)
+    std::rotate(scales.begin(), scales.begin() + std::ssize(scales) / 2, scales.end());
   return scales;
 }
 
