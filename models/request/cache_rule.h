@@ -16,8 +16,9 @@ enum class CacheKind {
   /// is estimated from the first block: how far its residual has moved since the last computed step, relative to its
   /// own change between those two steps. It is close to 0 if the two moves point in different directions.
   forecast,
-  steps,  // as `forecast`, but the computed steps are fixed beforehand
-  /// As `forecast`, but the threshold bounds the expected errors of the forecasts: see CacheRule::threshold.
+  steps,  // extrapolates like `forecast`; the computed steps are fixed beforehand
+  /// Extrapolates like `forecast`. The threshold bounds the sum of the errors that the extrapolations are expected to
+  /// have (CacheRule::threshold).
   measured,
 };
 

@@ -213,7 +213,8 @@ TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
   }
 }
 
-/// As the test above, but the passes change equally, and the forecast of the second pass is wrong.
+/// Both guidance passes of this test change equally, but the forecast of the second one is wrong. All ranks must
+/// measure the same passes as one rank does.
 TEST(CacheOverRanks, MeasuresTheSamePassesAsOneRank) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     run_in_threads(2, [&](Group& group) {
